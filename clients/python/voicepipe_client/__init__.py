@@ -1,0 +1,46 @@
+"""Talk to a voicepipe server from Python.
+
+`connect` opens a session; `Player` is the playback clock for a loudspeaker of your own; `talk`
+plays recordings or a microphone through a session and records every turn.
+`voicepipe_client.devices` holds microphone and loudspeaker and needs the `mic` extra.
+"""
+
+from __future__ import annotations
+
+from voicepipe_client.client import (
+    Event,
+    Session,
+    SessionStatistics,
+    StartOptions,
+    Timeouts,
+    connect,
+)
+from voicepipe_client.player import Player, PlayerSnapshot
+from voicepipe_client.source import Clip, ClipSource, Feed, OutFrame, Source, load_clip, make_clip
+from voicepipe_client.talk import TalkReport, talk
+from voicepipe_client.turns import TurnRecord, Turns, refused_summary, spread, summarise
+
+__all__ = [
+    "Clip",
+    "ClipSource",
+    "Event",
+    "Feed",
+    "OutFrame",
+    "Player",
+    "PlayerSnapshot",
+    "Session",
+    "SessionStatistics",
+    "Source",
+    "StartOptions",
+    "TalkReport",
+    "Timeouts",
+    "TurnRecord",
+    "Turns",
+    "connect",
+    "load_clip",
+    "make_clip",
+    "refused_summary",
+    "spread",
+    "summarise",
+    "talk",
+]

@@ -1,0 +1,404 @@
+"""A voice session over the native dialect, on asyncio.
+
+    async with connect("ws://127.0.0.1:8765") as session:
+        await session.send_audio(pcm)
+        async for event in session:
+            ...
+
+There is no background task: iterating reads the socket. While nobody iterates, the transport's
+bounded buffer fills and the server is held back, so iterate in a task of its own while you send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, Literal, TypedDict, Unpack
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import msgspec
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as ws_connect
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidProxy,
+    InvalidStatus,
+    InvalidURI,
+)
+from websockets.http11 import Response
+from websockets.typing import Subprotocol
+
+from voicepipe import errors
+from voicepipe.wire import native
+from voicepipe.wire.native import AudioFrame, ServerMessage
+from voicepipe_client.epochs import EpochGate
+
+Event = ServerMessage | AudioFrame
+
+PATH: Final = "/v1/voice"
+RECEIVE_QUEUE_FRAMES: Final = 64
+"""Over a second of 20 ms frames, 4 MiB at the very most."""
+PING_S: Final = 10.0
+DEFAULT_RETRY_MS: Final = 1000
+"""Where a refusal does not say when to come back."""
+_TRY_AGAIN_LATER: Final = 1013
+_MAX_PCM_BYTES: Final = (native.MAX_BINARY_BYTES - native.HEADER_BYTES) // 4 * 4
+"""Whole samples of two channels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Limits, s."""
+
+    open_s: float = 10.0
+    """TCP, TLS and upgrade."""
+    ready_s: float = 10.0
+    """From `session.start`, or the last `waiting`, to `session.ready`."""
+    send_s: float = 10.0
+    """For the transport to take one message."""
+    close_s: float = 2.0
+
+
+class StartOptions(TypedDict, total=False):
+    """The fields of `session.start` beside the audio; None leaves the choice to the server."""
+
+    output_rate: int | None
+    instructions: str | None
+    operating_point: native.OperatingPoint | None
+    enforcement: native.Enforcement | None
+    turn_taking: native.TurnTaking
+    mode: native.Mode
+    auto_reply: bool
+    interruptible: bool
+    resume: bool | str | None
+    tools: tuple[native.ToolSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStatistics:
+    sent_samples: int
+    """The client's sample clock."""
+    stale_frames: int
+    """Reply audio of an older epoch, dropped here."""
+    unknown_messages: int
+    """Messages of a newer server, ignored."""
+
+
+@asynccontextmanager
+async def connect(
+    url: str,
+    *,
+    rate: int = 16_000,
+    channels: Literal[1, 2] = 1,
+    token: str | None = None,
+    budget_ms: float | None = None,
+    route: str | None = None,
+    timeouts: Timeouts = Timeouts(),
+    on_waiting: Callable[[int], None] | None = None,
+    **options: Unpack[StartOptions],
+) -> AsyncIterator[Session]:
+    """A session that is ready: the server has admitted it.
+
+    `url` is ws(s):// or http(s)://; without a path it is /v1/voice. `rate` in Hz and `channels` are
+    those of the audio that will be sent. `on_waiting` is told the place in the waiting room.
+
+    Raises UsageError (an argument), Refused (no capacity; when to come back), ServerUnreachable,
+    ConnectionLost, or the ClientError that the server names. Leaving the block closes the
+    connection, in `timeouts.close_s` at most, on every path.
+    """
+    start = _checked(
+        native.SessionStart(
+            audio=native.AudioFormat(rate, channels), protocol=native.PROTOCOL, **options
+        )
+    )
+    connection = await _open(_voice_url(url, budget_ms, route), token, timeouts)
+    try:
+        session = Session(connection, start, timeouts)
+        await session._begin(on_waiting)
+        yield session
+    finally:
+        await connection.close()
+
+
+class Session:
+    """One admitted session; made by `connect`.
+
+    Every method may be called from any task, iteration from one at a time. Cancelling a call leaves
+    the session usable.
+    """
+
+    ready: native.SessionReady
+
+    def __init__(
+        self, connection: ClientConnection, start: native.SessionStart, timeouts: Timeouts
+    ) -> None:
+        self._connection = connection
+        self._start = start
+        self._timeouts = timeouts
+        self._gate = EpochGate()
+        self._sent_bytes = 0
+        self._stale_frames = 0
+        self._unknown_messages = 0
+        self._ended = False
+        self._frame_bytes = 2 * start.audio.channels
+
+    # --- receiving
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        """The next message, or the next reply audio that may still be played.
+
+        The iteration ends when the server closes in good order (1000). Raises ConnectionLost, and
+        a ClientError for what is not the native dialect.
+        """
+        while True:
+            event = await self._receive()
+            if event is None:
+                raise StopAsyncIteration
+            if not isinstance(event, AudioFrame):
+                self._gate.on_message(event)
+                return event
+            if self._gate.admits(event):
+                return event
+            self._stale_frames += 1
+
+    def statistics(self) -> SessionStatistics:
+        return SessionStatistics(
+            sent_samples=self._sent_bytes // self._frame_bytes,
+            stale_frames=self._stale_frames,
+            unknown_messages=self._unknown_messages,
+        )
+
+    @property
+    def close_code(self) -> int | None:
+        """WebSocket close code, None while open; 1006 if the server just vanished."""
+        return self._connection.close_code
+
+    # --- sending
+
+    async def send_audio(self, pcm: bytes) -> None:
+        """PCM16LE in the declared rate and channels, cut anywhere; keeps the sample clock."""
+        for position in range(0, len(pcm), _MAX_PCM_BYTES):
+            piece = pcm[position : position + _MAX_PCM_BYTES]
+            offset_samples = self._sent_bytes // self._frame_bytes
+            self._sent_bytes += len(piece)
+            await self.send(AudioFrame(0, offset_samples, piece))
+
+    async def commit(self) -> None:
+        """The speaker's turn is over."""
+        await self.send(native.InputCommit())
+
+    async def cancel(self) -> None:
+        """Stop the reply."""
+        await self.send(native.ReplyCancel())
+
+    async def send_text(self, text: str) -> None:
+        """A typed turn, of 8,192 characters at most."""
+        await self.send(native.InputText(text))
+
+    async def report_playback(self, epoch: int, played_samples: int) -> None:
+        """How much of the reply has been heard. Without reports the server estimates it."""
+        await self.send(native.Playback(epoch, played_samples))
+
+    async def end(self) -> None:
+        """Ask the server to close; the iteration then ends, however it closes."""
+        await self.send(native.SessionEnd())
+        self._ended = True
+
+    async def send(self, message: native.ClientMessage | AudioFrame) -> None:
+        """Any message of the dialect. Raises ConnectionLost."""
+        try:
+            async with asyncio.timeout(self._timeouts.send_s):
+                await self._connection.send(native.encode_client(message))
+        except ConnectionClosed as closed:
+            raise _lost(closed) from None
+        except TimeoutError:
+            raise errors.ConnectionLost(
+                f"connection lost: the server has read nothing for {self._timeouts.send_s:g} s"
+            ) from None
+
+    # --- inside
+
+    async def _begin(self, on_waiting: Callable[[int], None] | None) -> None:
+        with contextlib.suppress(errors.ConnectionLost):
+            # A server that refuses at once may have closed already; what it said is still unread.
+            await self.send(self._start)
+        while True:
+            try:
+                async with asyncio.timeout(self._timeouts.ready_s):
+                    event = await self._receive()
+            except errors.ConnectionLost:
+                if self.close_code == _TRY_AGAIN_LATER:
+                    reason = self._connection.close_reason or "overloaded"
+                    raise errors.Refused(reason, DEFAULT_RETRY_MS) from None
+                raise
+            except TimeoutError:
+                raise errors.ServerUnreachable(
+                    f"the server took the connection and did not start a session within "
+                    f"{self._timeouts.ready_s:g} s: it may be overloaded; try again"
+                ) from None
+            match event:
+                case native.SessionReady():
+                    self.ready = event
+                    return
+                case native.Waiting(position=position) if on_waiting is not None:
+                    on_waiting(position)
+                case native.Refused(reason=reason, retry_after_ms=retry_after_ms):
+                    raise errors.Refused(reason, retry_after_ms)
+                case native.Error():
+                    raise _as_error(event)
+                case None:
+                    raise errors.ConnectionLost("the server closed before the session was ready")
+                case _:
+                    pass
+
+    async def _receive(self) -> Event | None:
+        """The next event, None after a close in good order."""
+        while True:
+            try:
+                data = await self._connection.recv()
+                return native.decode_server(data)
+            except errors.UnknownType:
+                self._unknown_messages += 1
+            except ConnectionClosed as closed:
+                if self._ended or (closed.rcvd is not None and closed.rcvd.code == 1000):
+                    return None
+                raise _lost(closed) from None
+
+
+# --- opening --------------------------------------------------------------------------------------
+
+
+def _checked(start: native.SessionStart) -> native.SessionStart:
+    """Our own limits on our own message: a mistake is told before anything is opened."""
+    try:
+        native.decode_client(native.encode_client(start))
+    except errors.ClientError as error:
+        raise errors.UsageError(error.message, field=error.field) from None
+    return start
+
+
+def _voice_url(url: str, budget_ms: float | None, route: str | None) -> str:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - a property that checks
+    except ValueError as error:
+        raise errors.UsageError(f"{url}: {error}", field="url") from None
+    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
+    if scheme not in ("ws", "wss") or not parts.hostname:
+        raise errors.UsageError(f"{url}: expected a URL like ws://127.0.0.1:8765", field="url")
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    if budget_ms is not None:
+        query.append(("budget_ms", f"{budget_ms:g}"))
+    if route is not None:
+        query.append(("route", route))
+    path = parts.path if parts.path not in ("", "/") else PATH
+    return urlunsplit((scheme, parts.netloc, path, urlencode(query), ""))
+
+
+async def _open(url: str, token: str | None, timeouts: Timeouts) -> ClientConnection:
+    try:
+        return await ws_connect(
+            url,
+            subprotocols=[Subprotocol(native.PROTOCOL)],
+            additional_headers={"Authorization": f"Bearer {token}"} if token else None,
+            compression=None,  # PCM does not deflate
+            proxy=None if _is_loopback(url) else True,
+            open_timeout=timeouts.open_s,
+            close_timeout=timeouts.close_s,
+            ping_interval=PING_S,
+            ping_timeout=PING_S,
+            max_size=max(native.MAX_TEXT_BYTES, native.MAX_BINARY_BYTES),
+            max_queue=RECEIVE_QUEUE_FRAMES,
+        )
+    except InvalidStatus as error:
+        raise _not_upgraded(url, error.response) from None
+    except TimeoutError:
+        raise errors.ServerUnreachable(
+            f"{url}: no answer within {timeouts.open_s:g} s; is the address right?"
+        ) from None
+    except OSError as error:
+        raise errors.ServerUnreachable(
+            f"{url}: nobody answers ({error}); start a server with `voicepipe serve`"
+        ) from None
+    except (InvalidURI, InvalidProxy) as error:
+        raise errors.UsageError(str(error), field="url") from None
+    except InvalidHandshake as error:
+        raise errors.ServerUnreachable(
+            f"{url}: what answers there is no voicepipe server ({error})"
+        ) from None
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _RefusedBody(msgspec.Struct):
+    reason: str
+    retry_after_ms: int
+
+
+class _Body(msgspec.Struct):
+    refused: _RefusedBody
+
+
+def _not_upgraded(url: str, response: Response) -> errors.VoicepipeError:
+    status = response.status_code
+    if status == 503:
+        return _refused(response)
+    if status in (401, 403):
+        what = "the token is missing or not accepted; set VOICEPIPE_TOKEN"
+    elif status == 404:
+        what = f"no voice endpoint there; it is {PATH}"
+    else:
+        what = "expected a WebSocket"
+    return errors.ServerUnreachable(f"{url}: HTTP {status}: {what}")
+
+
+def _refused(response: Response) -> errors.Refused:
+    """Body {"refused": {"reason", "retry_after_ms"}}; a proxy's 503 may have Retry-After only."""
+    try:
+        refused = msgspec.json.decode(response.body, type=_Body).refused
+        return errors.Refused(refused.reason, max(0, refused.retry_after_ms))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        seconds = response.headers.get("Retry-After", "")
+        retry_ms = int(seconds) * 1000 if seconds.isascii() and seconds.isdigit() else None
+        return errors.Refused("unavailable", DEFAULT_RETRY_MS if retry_ms is None else retry_ms)
+
+
+# --- ending ---------------------------------------------------------------------------------------
+
+
+def _lost(closed: ConnectionClosed) -> errors.ConnectionLost:
+    if closed.rcvd is None:
+        if closed.sent is not None and closed.sent.code != 1000:
+            return errors.ConnectionLost(
+                f"connection lost: {closed.sent.code} {closed.sent.reason}"
+            )
+        return errors.ConnectionLost("connection lost: 1006 without a close frame")
+    text = f"{closed.rcvd.code} {closed.rcvd.reason}".rstrip()
+    return errors.ConnectionLost(f"connection lost: {text}")
+
+
+_BY_CODE: Final[dict[str, type[errors.ClientError]]] = {
+    cls.code: cls for cls in errors.ClientError.__subclasses__()
+}
+
+
+def _as_error(error: native.Error) -> errors.VoicepipeError:
+    """The exception that the server's `error` stands for."""
+    cls = _BY_CODE.get(error.code)
+    if cls is None:
+        return errors.ServerUnreachable(f"the server failed: {error.code}: {error.message}")
+    return cls(error.message, field=error.field)

@@ -1,0 +1,237 @@
+"""What the client saw of each turn, and how long the speaker waited for it. Sans-I/O."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from voicepipe.errors import Refused
+from voicepipe.wire.native import (
+    AudioFrame,
+    Blame,
+    Playback,
+    ReplyText,
+    ServerMessage,
+    Speculation,
+    SpeechStarted,
+    Stages,
+    TranscriptFinal,
+    TranscriptPartial,
+    TurnCommitted,
+    TurnEnded,
+    TurnReopened,
+    Verdict,
+)
+from voicepipe_client.player import Player
+from voicepipe_client.source import OutFrame
+
+Event = ServerMessage | AudioFrame
+
+SILENCE_S = 3.0
+"""Without a turn for this long, what was said is taken as not heard."""
+GIVE_UP_S = 20.0
+"""Without a word from the server for this long, an open turn is not waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """One finished turn."""
+
+    turn: int
+    transcript: str
+    reply: str
+    verdict: Verdict
+    felt_ms: float | None
+    """Last voiced frame out -> first audible content heard; None without content that stayed."""
+    system_ms: float | None
+    stages: Stages
+    speculation: Speculation
+    blame: Blame | None
+    received_ms: float | None = None
+    """As `felt_ms`, to the content's arrival instead of its sound."""
+    clip: int | None = None
+    """The recording that was played last when the turn was committed."""
+
+    def as_dict(self) -> dict[str, object]:
+        """What `--json` prints."""
+        return {
+            "turn": self.turn,
+            "transcript": self.transcript,
+            "reply": self.reply,
+            "verdict": self.verdict,
+            "felt_ms": _rounded(self.felt_ms),
+            "system_ms": _rounded(self.system_ms),
+            "stages": msgspec.to_builtins(self.stages),
+            "speculation": msgspec.to_builtins(self.speculation),
+            "blame": msgspec.to_builtins(self.blame),
+        }
+
+
+@dataclass(slots=True)
+class _Turn:
+    epoch: int | None = None
+    """Of its last commit; None before the first, and after a reopening."""
+    committed_at: float = 0.0
+    speech_end_at: float | None = None
+    clip: int | None = None
+    transcript: str = ""
+    reply: list[str] = field(default_factory=list)
+
+
+class Turns:
+    """Follows a session from the client's side: sent frames and events in, records out.
+
+    A turn's speech end is the instant at which the last voiced frame before its (last) commit was
+    sent. Sources without labels have none; the server's estimate stands in for the measured gap.
+    """
+
+    def __init__(self, player: Player, *, labelled: bool, now: float) -> None:
+        self._player = player
+        self._labelled = labelled
+        self._open: dict[int, _Turn] = {}
+        self._last_ended = 0
+        self._clip: int | None = None
+        self._playing_clip = False
+        self._speech_end_at: float | None = None
+        self._answered = False
+        """A turn that can hold the last voiced frame has ended."""
+        self._last_sound_at = now
+        """Last frame out of a recording, sign of speech, or end of a turn."""
+        self._last_event_at = now
+        self.records: list[TurnRecord] = []
+
+    def on_sent(self, frame: OutFrame, now: float) -> None:
+        self._playing_clip = frame.clip is not None
+        if self._playing_clip:
+            self._clip = frame.clip
+            self._last_sound_at = now
+        if frame.voiced:
+            self._speech_end_at = now
+            self._answered = False
+
+    def on_event(self, event: Event, now: float) -> list[Playback]:
+        """Returns playback reports to send."""
+        self._last_event_at = now
+        if isinstance(event, AudioFrame):
+            return self._player.on_frame(event, now)
+        reports = self._player.on_message(event, now)
+        match event:
+            case SpeechStarted(turn=started):
+                self._heard(now)
+                if started is not None:
+                    self._of(started)
+            case TranscriptPartial(turn=turn, stable=stable, tentative=tentative):
+                self._heard(now)
+                self._of(turn).transcript = f"{stable} {tentative}".strip()
+            case TranscriptFinal(turn=turn, text=text):
+                self._of(turn).transcript = text
+            case TurnCommitted(turn=turn, epoch=epoch):
+                self._commit(self._of(turn), epoch, now)
+            case TurnReopened(turn=turn):
+                self._heard(now)
+                self._of(turn).epoch = None
+                self._of(turn).reply.clear()
+            case ReplyText(turn=turn, epoch=epoch, text=text):
+                if self._of(turn).epoch == epoch:
+                    self._of(turn).reply.append(text)
+            case TurnEnded():
+                self._end(event, now)
+            case _:
+                pass
+        return reports
+
+    def next_deadline(self) -> float | None:
+        return self._player.next_deadline()
+
+    def on_timer(self, now: float) -> list[Playback]:
+        return self._player.on_timer(now)
+
+    def settled(self, now: float) -> bool:
+        """Whether what was said has been answered and the answer played, or never will be."""
+        if self._playing_clip or not self._player.is_silent(now):
+            return False
+        if self._open:
+            return now - self._last_event_at >= GIVE_UP_S
+        return self._answered or now - self._last_sound_at >= SILENCE_S
+
+    # --- inside
+
+    def _of(self, turn: int) -> _Turn:
+        """The open turn of that number; a late message about an ended one opens nothing."""
+        return _Turn() if turn <= self._last_ended else self._open.setdefault(turn, _Turn())
+
+    def _heard(self, now: float) -> None:
+        self._last_sound_at = now
+        self._answered = False
+
+    def _commit(self, turn: _Turn, epoch: int, now: float) -> None:
+        turn.epoch, turn.committed_at = epoch, now
+        turn.clip = self._clip
+        turn.speech_end_at = self._speech_end_at
+        turn.reply.clear()
+
+    def _end(self, ended: TurnEnded, now: float) -> None:
+        turn = self._open.pop(ended.turn, None) or _Turn()
+        self._last_ended = max(self._last_ended, ended.turn)
+        covered = turn.committed_at if turn.epoch is not None else now
+        self._answered = self._speech_end_at is not None and covered >= self._speech_end_at
+        self._last_sound_at = now
+        felt_ms, received_ms = self._gaps(turn)
+        self.records.append(
+            TurnRecord(
+                turn=ended.turn,
+                transcript=turn.transcript,
+                reply="".join(turn.reply).strip(),
+                verdict=ended.verdict,
+                felt_ms=felt_ms if self._labelled else ended.felt_estimate_ms,
+                system_ms=ended.system_ms,
+                stages=ended.stages,
+                speculation=ended.speculation,
+                blame=ended.blame,
+                received_ms=received_ms if self._labelled else None,
+                clip=turn.clip,
+            )
+        )
+
+    def _gaps(self, turn: _Turn) -> tuple[float | None, float | None]:
+        """(felt, received) in ms."""
+        content = None if turn.epoch is None else self._player.first_content(turn.epoch)
+        if content is None or turn.speech_end_at is None:
+            return None, None
+        return (
+            (content.at - turn.speech_end_at) * 1000.0,
+            (content.received_at - turn.speech_end_at) * 1000.0,
+        )
+
+
+def summarise(records: Sequence[TurnRecord]) -> dict[str, object]:
+    """What the last line of `--json` holds. A turn without content counts as infinitely late."""
+    return {
+        "turns": len(records),
+        "verdicts": dict(Counter(record.verdict for record in records)),
+        "felt_ms": spread([record.felt_ms for record in records]),
+        "system_ms": spread([record.system_ms for record in records]),
+    }
+
+
+def refused_summary(refused: Refused) -> dict[str, object]:
+    """The summary of a session that was not admitted."""
+    return {"refused": {"reason": refused.reason, "retry_after_ms": refused.retry_after_ms}}
+
+
+def spread(values: Sequence[float | None]) -> dict[str, float | None]:
+    """p50, p95, p99, min, max by nearest rank; a None counts as infinite and is given as None."""
+    ordered = sorted(math.inf if value is None else value for value in values)
+    ranks = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "min": 0.0, "max": 1.0}
+    return {
+        name: _rounded(ordered[max(0, math.ceil(rank * len(ordered)) - 1)] if ordered else None)
+        for name, rank in ranks.items()
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else round(value, 2)

@@ -1,0 +1,62 @@
+"""An event loop whose time jumps to the next timer: minutes of a session in milliseconds, and no sleeping.
+
+Executor jobs run inline, so that nothing depends on a real thread's pace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Never waits: hands the wait over to the loop's clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.advance: Callable[[float], None] = lambda seconds: None
+
+    def select(self, timeout: float | None = None) -> Any:
+        ready = super().select(0)
+        if not ready:
+            if timeout is None:
+                raise AssertionError("deadlock: nothing is ready and no timer is set")
+            self.advance(timeout)
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        selector = _JumpingSelector()
+        super().__init__(selector)
+        self._now = 1000.0
+        selector.advance = self._advance
+
+    def _advance(self, seconds: float) -> None:
+        self._now += seconds
+
+    def time(self) -> float:
+        return self._now
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> Any:
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as exc:
+            future.set_exception(exc)
+        return future
+
+
+def run(main: Coroutine[Any, Any, T], *, limit_s: float = 3600.0) -> T:
+    """Run to the end in virtual time; a session that hangs fails after `limit_s` virtual seconds."""
+
+    async def limited() -> T:
+        async with asyncio.timeout(limit_s):
+            return await main
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(limited())

@@ -1,0 +1,118 @@
+"""What can be set, with its default and its unit. Values are checked when a config is made.
+
+Whoever reads a file, the environment or argv is `cli`; here are only values. Unknown keys are refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from voicepipe.errors import ConfigError
+
+OperatingPoint = Literal["fast", "balanced", "safe"]
+Enforcement = Literal["degrade", "enforce", "observe"]
+EngineSet = Literal["default", "scripted"]
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Count = Annotated[int, Meta(ge=1, le=10_000)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Millis = Annotated[float, Meta(ge=0, le=600_000)]
+Threads = Annotated[int, Meta(ge=1, le=256)]
+
+DEFAULT_INSTRUCTIONS = (
+    "You are a helpful voice assistant. Answer in one or two short, plain sentences."
+)
+
+
+class _Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class ScriptedConfig(_Config):
+    """The scripted engines: fixed words, stated service times. A stand-in for a device in tests, demos and
+    load experiments."""
+
+    transcripts: tuple[str, ...] = (
+        "What is the capital of France?",
+        "How long should I boil an egg?",
+        "Can you tell me a joke about cats?",
+    )
+    """The n-th utterance is heard as the n-th of these, round and round."""
+    reply: str = "This is a scripted reply. It has two sentences."
+    asr_ms: Millis = 20.0
+    """Service time of one decode."""
+    llm_prefill_ms: Millis = 10.0
+    llm_token_ms: Millis = 5.0
+    tts_ms: Millis = 20.0
+    """Service time of each piece of audio, `tts_piece_ms` long."""
+    tts_piece_ms: Millis = 300.0
+    occupy: Literal["sleep", "spin"] = "sleep"
+    """"spin" burns the CPU as a model would; "sleep" only takes the time."""
+
+
+class EnginesConfig(_Config):
+    kind: EngineSet = "default"
+    asr: str = "whisper-tiny.en"
+    """A known model, a folder, or a hub id that faster-whisper can load."""
+    llm: str = "smollm2-135m-instruct"
+    """A known model, a GGUF file, or an http(s) URL of an OpenAI-compatible endpoint (its key: the environment
+    variable VOICEPIPE_LLM_API_KEY)."""
+    llm_model: str = ""
+    """The model's name at that endpoint; "" asks for the endpoint's own default."""
+    llm_timeout_s: Seconds = 10.0
+    tts: str = "piper-en_US-joe-medium"
+    """A known voice, or a Piper .onnx file with its .onnx.json beside it."""
+    language: str | None = None
+    """Of the speech, as a code such as "de"; None detects it where the model has several."""
+    threads: Threads = 2
+    """Threads of each embedded engine. More than the machine has cores is catastrophic, not slow."""
+    context_tokens: Annotated[int, Meta(ge=256, le=1_048_576)] = 2048
+    """Context of each session's slot, in tokens."""
+    scripted: ScriptedConfig = ScriptedConfig()
+
+
+class LimitsConfig(_Config):
+    max_sessions: Count = 4
+    max_connections: Count = 256
+    max_connections_per_address: Count = 64
+    idle_s: Seconds = 300.0
+    """A session from which nothing comes for so long is closed."""
+    session_s: Seconds = 7200.0
+    turn_s: Seconds = 300.0
+    """The longest turn; it is committed where it stands."""
+    engine_timeout_s: Seconds = 10.0
+    send_timeout_s: Seconds = 5.0
+    """A client that does not take a frame for so long is let go."""
+    grace_s: Seconds = 10.0
+    """How long SIGTERM lets running turns go on."""
+
+
+class Config(_Config):
+    host: str = "127.0.0.1"
+    port: Port = 8765
+    operating_point: OperatingPoint = "fast"
+    enforcement: Enforcement = "degrade"
+    budget_ms: Annotated[float, Meta(gt=0, le=60_000)] = 200.0
+    instructions: str = DEFAULT_INSTRUCTIONS
+    max_reply_tokens: Annotated[int, Meta(ge=1, le=4096)] = 120
+    origins: tuple[str, ...] = ()
+    """Further web origins that may connect; the server's own on loopback always may."""
+    metrics_public: bool = False
+    """Serve /metrics to other than loopback peers."""
+    engines: EnginesConfig = EnginesConfig()
+    limits: LimitsConfig = LimitsConfig()
+
+
+def parse_config(values: Mapping[str, object]) -> Config:
+    """Raises ConfigError, whose `field` is the dotted key."""
+    try:
+        return msgspec.convert(values, Config)
+    except msgspec.ValidationError as exc:
+        text = str(exc)
+        message, _, path = text.partition(" - at `$.")
+        field = path.rstrip("`") or None
+        raise ConfigError(f"{field or 'configuration'}: {message}", field=field) from None

@@ -1,0 +1,201 @@
+"""One reply: thoughts become clauses, clauses become audio, audio is held until it is released.
+
+Keeps at most one Llm step and one Tts step at the device, and works only so far ahead: `hold_s` of audio
+before the release (speculation is bounded), `ahead_s` beyond the playback frontier after it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from voicepipe.core.budget import Ledger
+from voicepipe.core.clauses import ClauseSplitter
+from voicepipe.core.events import (
+    Line,
+    ReplyAudio,
+    ReplyDone,
+    ReplyText,
+    Speak,
+    Submit,
+    Think,
+    TurnCommand,
+    Work,
+    WorkClass,
+    WorkKind,
+)
+from voicepipe.core.playout import (
+    AllHeard,
+    AllSent,
+    ClauseBegins,
+    Frame,
+    Playout,
+    PlayoutCommand,
+    PlayoutSettings,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplySettings:
+    playout: PlayoutSettings
+    max_tokens: int = 160
+    hold_s: float = 1.5
+    """Audio made before the release."""
+    ahead_s: float = 3.0
+    """Audio made beyond the playback frontier after it."""
+    urgent_s: float = 0.5
+    """With less audio than this ahead, playback is about to run dry."""
+    pending_clauses: int = 2
+    """Clauses that may wait for the Tts before the Llm pauses."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyId:
+    session: str
+    turn: int
+    epoch: int
+    revision: int
+
+
+class Reply:
+    def __init__(
+        self, ident: ReplyId, settings: ReplySettings, ledger: Ledger, serial: Iterator[int]
+    ) -> None:
+        self.ident = ident
+        self.playout = Playout(settings.playout)
+        self._settings = settings
+        self._ledger = ledger
+        self._serial = serial
+        self._splitter = ClauseSplitter()
+        self._clauses: deque[str] = deque()
+        self._thinking = False
+        self._thought_out = False
+        self._speaking = False
+        self._in_clause = False
+        self._spoken_out = False
+        self._released = False
+        self._first_clause = True
+        self._told = False
+        self.finished = False
+        """The whole reply has been heard."""
+
+    @property
+    def waiting(self) -> bool:
+        """The device owes this reply a result."""
+        return self._thinking or self._speaking
+
+    @property
+    def silent(self) -> bool:
+        """It is complete, and there is nothing to be heard in it."""
+        return self._spoken_out and self.playout.snapshot().ready_samples == 0
+
+    # events
+
+    def begin(self, lines: tuple[Line, ...], now: float) -> list[TurnCommand]:
+        self._ledger.on_reply_begun(now)
+        self._thinking = True
+        work = self._work(WorkKind.THINK, now)
+        return [Submit(work, Think(lines, self._settings.max_tokens))]
+
+    def on_thought(self, text: str, finished: bool, now: float) -> list[TurnCommand]:
+        self._thinking = False
+        self._clauses.extend(self._splitter.feed(text))
+        if finished:
+            self._thought_out = True
+            self._clauses.extend(self._splitter.flush())
+        if self._clauses:
+            self._ledger.on_clause(now)
+        return self._advance(now)
+
+    def on_spoken(self, pcm: bytes, last: bool, now: float) -> list[TurnCommand]:
+        self._speaking = False
+        if pcm:
+            self._ledger.on_audio(now)
+        commands = self._translate(self.playout.on_audio(pcm, now))
+        self._in_clause = not last
+        return commands + self._advance(now)
+
+    def on_release(self, now: float) -> list[TurnCommand]:
+        self._released = True
+        return self._translate(self.playout.on_release(now)) + self._advance(now)
+
+    def on_report(self, played_samples: int, now: float) -> list[TurnCommand]:
+        return self._translate(self.playout.on_report(played_samples, now)) + self._advance(now)
+
+    def on_timer(self, now: float) -> list[TurnCommand]:
+        return self._translate(self.playout.on_timer(now)) + self._advance(now)
+
+    def next_deadline(self) -> float | None:
+        return self.playout.next_deadline()
+
+    # inner
+
+    def _advance(self, now: float) -> list[TurnCommand]:
+        """Submit what may run next, and close the audio once everything has been said."""
+        commands: list[TurnCommand] = []
+        if not self._speaking and self._wants_audio(now):
+            commands.append(self._speak(now))
+        if not self._thinking and not self._thought_out and self._wants_text(now):
+            self._thinking = True
+            commands.append(Submit(self._work(WorkKind.THINK, now)))
+        done = self._thought_out and not (self._clauses or self._speaking or self._in_clause)
+        if done and not self._spoken_out:
+            self._spoken_out = True
+            commands += self._translate(self.playout.on_last(now))
+        return commands
+
+    def _wants_audio(self, now: float) -> bool:
+        limit_s = self._settings.ahead_s if self._released else self._settings.hold_s
+        return bool(self._in_clause or self._clauses) and self.playout.ahead_s(now) < limit_s
+
+    def _wants_text(self, now: float) -> bool:
+        if not self._released:  # speculate on the first clause only
+            return self._first_clause and not self._clauses
+        return len(self._clauses) < self._settings.pending_clauses
+
+    def _speak(self, now: float) -> Submit:
+        self._speaking = True
+        task = None
+        if not self._in_clause:
+            text = self._clauses.popleft()
+            task = Speak(text, self._first_clause)
+            self._first_clause = False
+            self.playout.on_clause(text)
+        return Submit(self._work(WorkKind.SPEAK, now), task)
+
+    def _work(self, kind: WorkKind, now: float) -> Work:
+        ident = self.ident
+        return Work(
+            id=next(self._serial),
+            session=ident.session,
+            turn=ident.turn,
+            epoch=ident.epoch,
+            revision=ident.revision,
+            kind=kind,
+            klass=self._klass(now),
+            deadline=self._ledger.deadline,
+        )
+
+    def _klass(self, now: float) -> WorkClass:
+        if not self._released:
+            return WorkClass.SPECULATION
+        urgent = self.playout.ahead_s(now) < self._settings.urgent_s
+        return WorkClass.STARTED if urgent else WorkClass.AHEAD
+
+    def _translate(self, commands: list[PlayoutCommand]) -> list[TurnCommand]:
+        turn, epoch = self.ident.turn, self.ident.epoch
+        out: list[TurnCommand] = []
+        for command in commands:
+            match command:
+                case Frame(offset, pcm):
+                    out.append(ReplyAudio(epoch, offset, pcm))
+                case ClauseBegins(text):
+                    out.append(ReplyText(turn, epoch, f" {text}" if self._told else text))
+                    self._told = True
+                case AllSent(samples):
+                    if samples:
+                        out.append(ReplyDone(turn, epoch, samples))
+                case AllHeard():
+                    self.finished = True
+        return out

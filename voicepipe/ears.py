@@ -1,0 +1,140 @@
+"""A session's ears: bytes become samples, samples become frames, frames become endpoint events.
+
+At most one HEAR chunk of a session is at the device; frames that arrive meanwhile wait and are taken
+together, at most `MAX_FRAMES` at a time. Should they ever wait longer than `MAX_BACKLOG_FRAMES`, the oldest
+are passed over and counted: hearing late is worse than hearing with a gap.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from voicepipe.audio import Samples
+from voicepipe.core.endpoint import RATE_HZ, Endpointer
+from voicepipe.core.events import EndpointEvent, Silence, SoftEnd, Voiced, Work, WorkClass, WorkKind
+from voicepipe.device import Device, Done, Outcome
+from voicepipe.engines.base import Vad
+from voicepipe.ingest import AudioRing, Ingest
+
+MAX_FRAMES = 16
+"""Half a second of Silero frames: some 20 ms of work."""
+MAX_BACKLOG_FRAMES = 128
+"""Four seconds."""
+STARVED_S = 0.3
+"""With no sound for so long in the middle of speech, the missing time is taken as silence."""
+
+Heard = Callable[[EndpointEvent, float, float], None]
+"""(event, scheduler time at which its sample was spoken as far as arrival shows, now)"""
+
+
+class Ears:
+    def __init__(
+        self,
+        session: str,
+        ingest: Ingest,
+        vad: Vad,
+        device: Device,
+        serial: Iterator[int],
+        *,
+        heard: Heard,
+        guarded: Callable[[Callable[[], None]], None],
+        clock: Callable[[], float],
+        vad_lag_s: float,
+    ) -> None:
+        """`guarded` runs a callback of ours and keeps its faults in the session. `vad_lag_s`: how long after the end of speech the VAD's first silent frame begins, at the median."""
+        self.ingest = ingest
+        self.ring = AudioRing()
+        self.passed_over_frames = 0
+        self._session = session
+        self._vad = vad
+        self._stream = vad.open()
+        self._device = device
+        self._serial = serial
+        self._heard = heard
+        self._guarded = guarded
+        self._clock = clock
+        self._vad_lag_s = vad_lag_s
+        self._endpointer = Endpointer()
+        self._next_frame = 0
+        self._frames: deque[tuple[int, Samples]] = deque()
+        self._busy = False
+        self._arrived = clock()
+        self._fed_to = self._arrived
+        """Up to when media time has been advanced, by sound or by `on_timer`."""
+
+    def on_audio(self, pcm: bytes, offset_samples: int | None) -> None:
+        """Raises BadField where the client's clock jumps."""
+        samples = self.ingest.push(pcm, offset_samples)
+        self._arrived = self._fed_to = self._clock()
+        self._append(samples)
+
+    def next_deadline(self) -> float | None:
+        """When sound is missing, in the middle of speech or of a pause that is being measured."""
+        return self._fed_to + STARVED_S if self._endpointer.snapshot().listening else None
+
+    def on_timer(self) -> None:
+        deadline = self.next_deadline()
+        now = self._clock()
+        if deadline is not None and now >= deadline:
+            missing_s, self._fed_to = now - self._fed_to, now
+            self._append(self.ingest.stall(round(missing_s * self.ingest.rate_hz)))
+
+    def _append(self, samples: Samples) -> None:
+        self.ring.append(samples)
+        size = self._stream.frame_samples
+        while self.ring.newest - self._next_frame >= size:
+            start, self._next_frame = self._next_frame, self._next_frame + size
+            self._frames.append((start, self.ring.read(start, start + size)))
+        while len(self._frames) > MAX_BACKLOG_FRAMES:
+            self._frames.popleft()
+            self.passed_over_frames += 1
+        self._listen()
+
+    def _listen(self) -> None:
+        if self._busy or not self._frames:
+            return
+        self._busy = True
+        batch = [self._frames.popleft() for _ in range(min(MAX_FRAMES, len(self._frames)))]
+        work = Work(next(self._serial), self._session, 0, 0, 0, WorkKind.HEAR, WorkClass.ASR)
+        blocking = self._vad.placement == "thread"
+        call = self._probabilities if blocking else self._awaited_probabilities
+        frames = [frame for _, frame in batch]
+        self._device.submit(
+            work,
+            lambda: call(frames),
+            blocking=blocking,
+            answer=lambda outcome: self._guarded(lambda: self._on_outcome(outcome, batch)),
+        )
+
+    def _probabilities(self, frames: list[Samples]) -> list[Any]:
+        return [self._stream.probability(frame) for frame in frames]
+
+    async def _awaited_probabilities(self, frames: list[Samples]) -> list[float]:
+        results = []
+        for frame in frames:
+            value = self._stream.probability(frame)
+            results.append(await value if inspect.isawaitable(value) else value)
+        return results
+
+    def _on_outcome(self, outcome: Outcome, batch: list[tuple[int, Samples]]) -> None:
+        self._busy = False
+        if isinstance(outcome, Done):
+            now = self._clock()
+            for (start, frame), probability in zip(batch, outcome.result, strict=True):
+                for event in self._endpointer.on_frame(probability, start, len(frame)):
+                    self._heard(event, self._spoken_at(event), now)
+        self._listen()
+
+    def _spoken_at(self, event: EndpointEvent) -> float:
+        """Arrival shows when a sample was spoken: the newest one just now, older ones before it."""
+        position = self.ring.newest
+        if isinstance(event, SoftEnd):
+            position = event.at - round(self._vad_lag_s * RATE_HZ)
+        elif isinstance(event, Voiced):
+            position = event.at
+        elif not isinstance(event, Silence):
+            position = event.start
+        return self._arrived - (self.ring.newest - position) / RATE_HZ

@@ -1,0 +1,249 @@
+"""What an engine is: five small Protocols whose calls are chunks.
+
+A *chunk* is one call of `probability`, `decode` or `step`: non-preemptible, with a bound that the engine keeps
+by construction (so many tokens, so many samples). Between two chunks anything can be stopped. Chunks of one
+object never overlap; the device sees to it.
+
+`placement` says where a chunk runs. "thread": the call blocks, and runs on a thread of the device's lane.
+"loop": the call is a coroutine function, and its await occupies the lane (a remote endpoint, a scripted wait).
+Everything else of an engine (`open`, `generate`, `synthesize`, `cancel`, `close`) is cheap, does no device
+work, never blocks, and is called on the event loop's thread.
+
+All audio inside voicepipe is float32 mono in [-1, 1]; towards `Vad` and `Asr` at 16,000 Hz.
+Engines raise `EngineError`s; any other exception out of a chunk is treated as a failed chunk as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Samples = NDArray[np.float32]
+"""Mono samples in [-1, 1], shape (n,)."""
+
+T = TypeVar("T")
+MaybeAwaitable = T | Awaitable[T]
+"""A plain value where `placement` is "thread", an awaitable of it where it is "loop"."""
+
+Placement = Literal["thread", "loop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """For whom a chunk is. Plain data, so that it can travel to another process."""
+
+    session: str
+    turn: int
+    epoch: int
+    revision: int
+    remaining_ms: float | None = None
+    """Time left until the turn's deadline; None where no deadline runs yet."""
+
+
+# --- Vad -------------------------------------------------------------------------------------------------
+
+
+class VadStream(Protocol):
+    """Voice activity of one session, in consecutive frames. Keeps state from frame to frame."""
+
+    frame_samples: int
+    """Samples per frame at 16 kHz (Silero: 512 = 32 ms)."""
+
+    def probability(self, frame: Samples) -> MaybeAwaitable[float]:
+        """Probability in [0, 1] that the frame holds speech. `frame` has shape (frame_samples,)."""
+        ...
+
+
+class Vad(Protocol):
+    """Makes one stream per session."""
+
+    placement: Placement
+    name: str
+
+    def open(self) -> VadStream: ...
+
+
+# --- TurnModel -------------------------------------------------------------------------------------------
+
+
+class TurnModel(Protocol):
+    """Scores from the sound whether the speaker has finished."""
+
+    placement: Placement
+    name: str
+
+    def completeness(self, audio: Samples, ctx: Context) -> MaybeAwaitable[float]:
+        """Score in [0, 1] for the last 8 s (or less) of the turn's audio, silence at its end included."""
+        ...
+
+
+# --- Asr -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Audio to decode: samples [start, start + len(samples)) of the session's 16 kHz sample clock."""
+
+    utterance: int
+    """Turn number. A new number makes the stream forget the utterance before."""
+    start: int
+    samples: Samples
+    speech_samples: int
+    """How many of the utterance's samples the VAD called speech so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What is heard so far in the utterance, its beginning included."""
+
+    stable: str
+    """Append-only within an utterance, until a final replaces it."""
+    tentative: str
+    """May still change. Empty in a final."""
+    final: bool
+    rejected: str | None = None
+    """Name of the guard that emptied or cut this step's hypothesis, None if none did."""
+    tokens: int = 0
+    """Decoder tokens generated: a unit of cost."""
+    encoded_s: float = 0.0
+    """Seconds of audio encoded: a unit of cost."""
+
+    @property
+    def text(self) -> str:
+        return f"{self.stable} {self.tentative}".strip()
+
+
+class AsrStream(Protocol):
+    """Streaming recognition of one session, utterance by utterance.
+
+    Each `decode` gets the audio from `window_start` (or from before it) up to now. A partial advances the
+    stable prefix and may advance `window_start` past audio whose words are stable. A final decodes what is
+    left of the utterance and returns its whole text; speech may go on afterwards (a pause that was none), and
+    partials then continue in the same utterance.
+    """
+
+    window_start: int
+    """First sample that the next `decode` still needs. Read on the loop thread between chunks."""
+
+    def decode(self, window: Window, *, final: bool, ctx: Context) -> MaybeAwaitable[Transcript]: ...
+
+    def close(self) -> None: ...
+
+
+class Asr(Protocol):
+    placement: Placement
+    name: str
+
+    def open(self) -> AsrStream: ...
+
+
+# --- Llm -------------------------------------------------------------------------------------------------
+
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    messages: tuple[ChatMessage, ...]
+    max_tokens: int
+    """At least 1: the most tokens that the reply may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class LlmStep:
+    """One chunk of a generation: some prefill, or a few tokens."""
+
+    text: str
+    """New text, "" while the prompt is still being read. Never holds half a UTF-8 character."""
+    tokens: int
+    """Tokens generated by this step."""
+    prefilled: int = 0
+    """Prompt tokens computed by this step: a unit of cost."""
+    finish: Literal["stop", "length"] | None = None
+    """None while there is more to come."""
+
+
+class Generation(Protocol):
+    """One reply being made, a bounded chunk at a time. After `finish` or `cancel`, `step` is not called."""
+
+    def step(self) -> MaybeAwaitable[LlmStep]: ...
+
+    def cancel(self) -> None:
+        """Let go of it. Idempotent; valid before the first step and while one runs."""
+        ...
+
+
+class LlmSlot(Protocol):
+    """One session's place in the engine: what it holds is never evicted for another session.
+
+    The slot remembers the tokens it has computed; a generation starts by reusing the longest common prefix.
+    At most one generation of a slot is stepped at a time; a new one may replace an unfinished one, which its
+    owner has cancelled.
+    """
+
+    def generate(self, prompt: Prompt, ctx: Context) -> Generation: ...
+
+    def close(self) -> None:
+        """Give the slot back. Idempotent."""
+        ...
+
+
+class Llm(Protocol):
+    placement: Placement
+    name: str
+    slots: int
+    """How many sessions can hold a slot at once."""
+
+    def open(self, session: str) -> LlmSlot:
+        """Lease a slot. Raises EngineBusy."""
+        ...
+
+    def close(self) -> None: ...
+
+
+# --- Tts -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TtsStep:
+    samples: Samples
+    """At the engine's `sample_rate_hz`. May be empty (a clause without a sound, a front-end-only step)."""
+    last: bool
+
+
+class Synthesis(Protocol):
+    """One clause being spoken, a bounded chunk of audio at a time; the pieces join without a seam."""
+
+    def step(self) -> MaybeAwaitable[TtsStep]: ...
+
+    def cancel(self) -> None: ...
+
+
+class Tts(Protocol):
+    placement: Placement
+    name: str
+    sample_rate_hz: int
+
+    def synthesize(self, text: str, ctx: Context, *, first: bool) -> Synthesis:
+        """Speak one clause of plain text. `first` asks for the earliest possible sound."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """One of each, ready to use."""
+
+    vad: Vad
+    asr: Asr
+    llm: Llm
+    tts: Tts

@@ -1,0 +1,370 @@
+"""Llm in process: llama.cpp through `cyllama`, one sequence of one context per session.
+
+A chunk is one `step`: at most `prefill_tokens` of prompt, or `decode_tokens` decoded one after the other. The
+slot remembers which tokens its sequence holds; a generation keeps their longest common prefix with the new
+prompt and computes only what follows, so an unchanged conversation costs its newest words. Another session's
+work never evicts it.
+
+Why cyllama and not xllamacpp: the same speed, but its calls are the steps themselves. xllamacpp gives a
+server with a thread and an HTTP port of its own, through which alone tokens and templates can be reached, and
+a prefill there cannot be stopped. Only calls that are equal in cyllama 0.2.18 (the newest for Python 3.11) and
+0.7 (from 3.12 on) are used here; the native calls release the GIL.
+
+llama.cpp's worker threads spin at barriers: nothing else may compute on the same cores during a chunk.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from cyllama.llama import llama_cpp as native
+
+from voicepipe.engines.base import ChatMessage, Context, LlmStep, Placement, Prompt
+from voicepipe.engines.chat_template import ChatTemplate
+from voicepipe.errors import ConfigError, EngineBusy, EngineError, ModelCorrupt, ModelMissing
+
+_UNFINISHED = "\N{REPLACEMENT CHARACTER}"
+_HELD_TOKENS_MAX = 16
+"""Longest wait for the rest of a character. One has at most 4 bytes, so more is a broken stream."""
+
+_TOP_K = 40
+_TOP_P = 0.95
+"""llama.cpp's own defaults, used where `temperature` is not 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """Sizes in tokens; `context` is one slot's."""
+
+    context: int
+    prefill: int
+    decode: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampling:
+    temperature: float
+    seed: int
+
+    def sampler(self) -> Any:
+        chain = native.LlamaSampler(native.LlamaSamplerChainParams())
+        if self.temperature == 0.0:
+            chain.add_greedy()
+            return chain
+        chain.add_top_k(_TOP_K)
+        chain.add_top_p(_TOP_P, 1)
+        chain.add_temp(self.temperature)
+        chain.add_dist(self.seed)
+        return chain
+
+
+class LlamaCpp:
+    """Llm over any GGUF file with a chat template.
+
+    Memory: the file (mapped), plus `slots * context_tokens` of KV cache. `temperature` 0 is greedy; above it,
+    `seed` makes replies repeatable. Raises ModelMissing, ModelCorrupt, ConfigError.
+
+    The default sizes keep a chunk of SmolLM2-135M under 50 ms on two cores (7 ms per decoded token, 3 ms per
+    prompt token); splitting a prompt costs next to nothing, because its price is linear.
+    """
+
+    placement: Placement = "thread"
+
+    def __init__(
+        self,
+        model_path: str | os.PathLike[str],
+        *,
+        slots: int = 4,
+        context_tokens: int = 2048,
+        threads: int = 2,
+        prefill_tokens: int = 16,
+        decode_tokens: int = 4,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        for field, value in (
+            ("slots", slots),
+            ("threads", threads),
+            ("prefill_tokens", prefill_tokens),
+            ("decode_tokens", decode_tokens),
+        ):
+            if value < 1:
+                raise ConfigError(f"{field} must be at least 1", field=field)
+        if context_tokens < 64:
+            raise ConfigError("context_tokens must be at least 64", field="context_tokens")
+        if temperature < 0.0:
+            raise ConfigError("temperature must not be negative", field="temperature")
+        path = Path(model_path)
+        self.name = f"llamacpp:{path.stem}"
+        self.slots = slots
+        self._sampling = _Sampling(temperature, seed)
+        limits = _Limits(context_tokens, prefill_tokens, decode_tokens)
+        self._runtime: _Runtime | None = _Runtime(path, slots=slots, threads=threads, limits=limits)
+        self._free = list(range(slots))
+
+    def open(self, session: str) -> _Slot:
+        if self._runtime is None:
+            raise EngineError(f"{self.name} is closed")
+        if not self._free:
+            raise EngineBusy(f"all {self.slots} slots of {self.name} are leased")
+        return _Slot(self._runtime, self._free.pop(0), self._sampling, self._free)
+
+    def close(self) -> None:
+        """Forget the model. Its memory goes with the last slot and the last running chunk that uses it."""
+        self._runtime = None
+
+
+class _Runtime:
+    """Model, context and vocabulary. `lock` is held for one chunk: a context is not thread-safe."""
+
+    def __init__(self, path: Path, *, slots: int, threads: int, limits: _Limits) -> None:
+        if not path.is_file():
+            raise ModelMissing(f"no GGUF file at {path}", field="model_path")
+        native.disable_logging()
+        native.ggml_backend_load_all()
+        self.limits = limits
+        self.lock = threading.Lock()
+        try:
+            self._model = native.LlamaModel(str(path), native.LlamaModelParams())
+            self._context = native.LlamaContext(self._model, _context_params(slots, threads, limits))
+        except (ValueError, RuntimeError, OSError) as error:
+            raise ModelCorrupt(f"{path.name} cannot be loaded: {error}") from error
+        self._batch = native.LlamaBatch(n_tokens=limits.prefill, embd=0, n_seq_max=1)
+        self.vocab = self._model.get_vocab()
+        self._control = frozenset(i for i in range(self.vocab.n_vocab) if self.vocab.is_control(i))
+        self.template = ChatTemplate(
+            self._model.get_default_chat_template() or "",
+            bos=self._spelling(self.vocab.token_bos()),
+            eos=self._spelling(self.vocab.token_eos()),
+            control=map(self._spelling, self._control),
+        )
+        self._bos: int | None = self.vocab.token_bos() if self.vocab.get_add_bos() else None
+
+    def _spelling(self, token: int) -> str:
+        return str(self.vocab.get_text(token)) if token >= 0 else ""
+
+    def encode(self, messages: Sequence[ChatMessage]) -> list[int]:
+        tokens = list(self.vocab.tokenize(self.template.render(messages), False, True))
+        if self._bos is not None and tokens[:1] != [self._bos]:  # templates may write it themselves
+            tokens.insert(0, self._bos)
+        return tokens
+
+    def size(self, message: ChatMessage) -> int:
+        return len(self.vocab.tokenize(message.content, False, False))
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        return str(self.vocab.detokenize([t for t in tokens if t not in self._control]))
+
+    def keep(self, sequence: int, tokens: int) -> int:
+        """Cut the sequence to its first `tokens`; returns what is left (0 if the model cannot be cut)."""
+        if self._context.memory_seq_rm(sequence, tokens, -1):
+            return tokens
+        self._context.memory_seq_rm(sequence, -1, -1)
+        return 0
+
+    def evaluate(self, sequence: int, position: int, tokens: Sequence[int]) -> None:
+        self._batch.reset()
+        last = len(tokens) - 1
+        for i, token in enumerate(tokens):
+            self._batch.add(token, position + i, [sequence], i == last)
+        try:
+            self._context.decode(self._batch)
+        except (ValueError, RuntimeError) as error:
+            raise EngineError(f"llama.cpp could not evaluate {len(tokens)} tokens: {error}") from error
+
+    def sample(self, sampler: Any) -> int:
+        """The next token, from the output of the last `evaluate`."""
+        return int(sampler.sample(self._context, -1))
+
+
+def _context_params(slots: int, threads: int, limits: _Limits) -> Any:
+    params = native.LlamaContextParams()
+    params.n_ctx = slots * limits.context
+    params.n_seq_max = slots
+    params.kv_unified = False  # every slot has a cache of its own, so its length does not slow others
+    params.n_batch = params.n_ubatch = limits.prefill
+    params.n_threads = params.n_threads_batch = threads
+    params.no_perf = True
+    return params
+
+
+class _Slot:
+    """One leased sequence. `computed` is what its cache holds, in order, as far as it can be trusted."""
+
+    def __init__(
+        self, runtime: _Runtime, sequence: int, sampling: _Sampling, free: list[int]
+    ) -> None:
+        self.runtime = runtime
+        self.sequence = sequence
+        self.computed: list[int] = []
+        self.current: _Generation | None = None
+        self._sampling = sampling
+        self._free: list[int] | None = free
+        self._anchor: tuple[int, ChatMessage] | None = None
+
+    def generate(self, prompt: Prompt, ctx: Context) -> _Generation:
+        if self._free is None:
+            raise EngineError("the slot was given back")
+        if prompt.max_tokens < 1:
+            raise EngineError("max_tokens must be at least 1")
+        self.current = _Generation(self, prompt, self._sampling.sampler())
+        return self.current
+
+    def close(self) -> None:
+        if self._free is not None:
+            self.current = None  # a chunk still on its way to the device will find that it is over
+            self._free.append(self.sequence)
+            self._free = None
+
+    def rewind(self, tokens: list[int]) -> list[int]:
+        """Keep the longest prefix shared with `tokens`; returns the rest, at least one token."""
+        shared = 0
+        for old, new in zip(self.computed, tokens[:-1], strict=False):
+            if old != new:
+                break
+            shared += 1
+        shared = self.runtime.keep(self.sequence, shared)
+        del self.computed[shared:]
+        return tokens[shared:]
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        try:
+            self.runtime.evaluate(self.sequence, len(self.computed), tokens)
+        except EngineError:
+            self.computed.clear()  # the cache may hold a part of the batch: start afresh next time
+            raise
+        self.computed.extend(tokens)
+
+    def fit(self, prompt: Prompt) -> list[int]:
+        """Tokens of the prompt, without the oldest turns where they do not fit.
+
+        The system messages at the head and the newest message stay, and what is kept begins with a user
+        message. When turns must go, half of the room is freed at once and the cut stays where it is: to drop
+        one turn at a time would move the whole prompt, and have all of it computed again, every turn.
+        """
+        messages = prompt.messages
+        reply = min(prompt.max_tokens, self.runtime.limits.context // 2)
+        room = self.runtime.limits.context - reply
+        head = next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))
+        start = head
+        if self._anchor is not None:
+            index, message = self._anchor
+            if head <= index < len(messages) and messages[index] == message:
+                start = index
+        tokens = self.runtime.encode(messages[:head] + messages[start:])
+        while len(tokens) > room:
+            start = self._cut(messages, start, len(tokens) - room // 2)
+            self._anchor = (start, messages[start])
+            tokens = self.runtime.encode(messages[:head] + messages[start:])
+        return tokens
+
+    def _cut(self, messages: Sequence[ChatMessage], start: int, excess: int) -> int:
+        """Index of the first message to keep so that `excess` tokens go, as far as there are any."""
+        last = len(messages) - 1
+        if start >= last:
+            raise EngineError(
+                f"system and newest message exceed the context of {self.runtime.limits.context} tokens;"
+                " raise context_tokens or shorten the instructions"
+            )
+        while start < last and (excess > 0 or messages[start].role != "user"):
+            excess -= self.runtime.size(messages[start])
+            start += 1
+        return start
+
+
+class _Generation:
+    """One reply. `_pending` are the tokens to evaluate next: what is left of the prompt, then the newest."""
+
+    def __init__(self, slot: _Slot, prompt: Prompt, sampler: Any) -> None:
+        self._slot = slot
+        self._prompt: Prompt | None = prompt
+        self._pending: list[int] = []
+        self._sampler = sampler
+        self._left = prompt.max_tokens
+        self._decoding = False
+        self._text = _TextStream(slot.runtime)
+
+    def step(self) -> LlmStep:
+        with self._slot.runtime.lock:
+            if self._over:
+                return LlmStep("", 0, finish="stop")
+            if self._prompt is not None:
+                self._pending = self._slot.rewind(self._slot.fit(self._prompt))
+                self._prompt = None
+            return self._decode() if self._decoding else self._prefill()
+
+    def cancel(self) -> None:
+        """A running chunk ends at its next token."""
+        if self._slot.current is self:
+            self._slot.current = None
+
+    @property
+    def _over(self) -> bool:
+        return self._slot.current is not self
+
+    def _prefill(self) -> LlmStep:
+        size = self._slot.runtime.limits.prefill
+        part, rest = self._pending[:size], self._pending[size:]
+        self._slot.extend(part)
+        if rest:
+            self._pending = rest
+            return LlmStep("", 0, prefilled=len(part))
+        self._decoding = True  # the prompt's last token already has the reply's first in its output
+        text, finish = self._next()
+        return LlmStep(text, 1, prefilled=len(part), finish=finish)
+
+    def _decode(self) -> LlmStep:
+        texts: list[str] = []
+        finish: Literal["stop", "length"] | None = None
+        while len(texts) < self._slot.runtime.limits.decode and finish is None and not self._over:
+            self._slot.extend(self._pending)
+            text, finish = self._next()
+            texts.append(text)
+        return LlmStep("".join(texts), len(texts), finish=finish)
+
+    def _next(self) -> tuple[str, Literal["stop", "length"] | None]:
+        """Sample one token: its text and whether it is the last."""
+        token = self._slot.runtime.sample(self._sampler)
+        self._left -= 1
+        if self._slot.runtime.vocab.is_eog(token):
+            return self._text.flush(), "stop"
+        self._pending = [token]
+        text = self._text.push(token)
+        if self._left == 0 or len(self._slot.computed) == self._slot.runtime.limits.context:
+            return text + self._text.flush(), "length"
+        return text, None
+
+
+class _TextStream:
+    """Tokens to text. A character, and a word's leading space, may depend on the tokens beside it.
+
+    So a token is read together with the one before, and is held back while it ends inside a character.
+    """
+
+    def __init__(self, runtime: _Runtime) -> None:
+        self._runtime = runtime
+        self._before: list[int] = []
+        self._held: list[int] = []
+
+    def push(self, token: int) -> str:
+        self._held.append(token)
+        text = self._read()
+        if text.endswith(_UNFINISHED) and len(self._held) < _HELD_TOKENS_MAX:
+            return ""
+        self._before, self._held = self._held, []
+        return text.replace(_UNFINISHED, "")
+
+    def flush(self) -> str:
+        """What is held, without the character that never ended."""
+        text = self._read() if self._held else ""
+        self._held = []
+        return text.replace(_UNFINISHED, "")
+
+    def _read(self) -> str:
+        known = len(self._runtime.detokenize(self._before))
+        return self._runtime.detokenize(self._before + self._held)[known:]

@@ -1,0 +1,224 @@
+"""Engines that need no model: fixed words, a tone for a voice, and service times that you state.
+
+They occupy the device like real ones, a chunk at a time: by waiting ("sleep") or by burning the CPU ("spin").
+With them the whole pipeline runs anywhere, deterministically, under real or virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+
+import numpy as np
+
+from voicepipe.audio import dbfs
+from voicepipe.config import ScriptedConfig
+from voicepipe.engines.base import (
+    Context,
+    LlmStep,
+    MaybeAwaitable,
+    Placement,
+    Prompt,
+    Samples,
+    T,
+    Transcript,
+    TtsStep,
+    Window,
+)
+from voicepipe.errors import EngineBusy
+
+RATE_HZ = 16_000
+VAD_THRESHOLD_DBFS = -40.0
+TONE_HZ = 440.0
+SECONDS_PER_WORD = 0.3
+"""Length of the spoken tone: about the pace of speech."""
+
+
+async def _sleep_then(service_s: float, value: T) -> T:
+    await asyncio.sleep(service_s)
+    return value
+
+
+class _Occupier:
+    """Returns a value after its service time, in the way that the config asks for."""
+
+    def __init__(self, occupy: str) -> None:
+        self.placement: Placement = "loop" if occupy == "sleep" else "thread"
+
+    def after(self, service_ms: float, value: T) -> MaybeAwaitable[T]:
+        if self.placement == "loop":
+            return _sleep_then(service_ms / 1000, value)
+        until = time.perf_counter() + service_ms / 1000
+        while time.perf_counter() < until:
+            pass
+        return value
+
+
+class ScriptedVad:
+    """Speech is what is louder than -40 dBFS."""
+
+    placement: Placement = "thread"
+    name = "scripted-energy"
+
+    def open(self) -> ScriptedVadStream:
+        return ScriptedVadStream()
+
+
+class ScriptedVadStream:
+    frame_samples = 512
+
+    def probability(self, frame: Samples) -> float:
+        return 1.0 if dbfs(frame) > VAD_THRESHOLD_DBFS else 0.0
+
+
+class ScriptedAsr:
+    """Hears the n-th scripted text in the n-th utterance of a session, a word per 0.3 s in its partials."""
+
+    name = "scripted"
+
+    def __init__(self, config: ScriptedConfig) -> None:
+        self._config = config
+        self._occupier = _Occupier(config.occupy)
+        self.placement = self._occupier.placement
+
+    def open(self) -> ScriptedAsrStream:
+        return ScriptedAsrStream(self._config, self._occupier)
+
+
+class ScriptedAsrStream:
+    def __init__(self, config: ScriptedConfig, occupier: _Occupier) -> None:
+        self._config = config
+        self._occupier = occupier
+        self._utterance = 0
+        self._heard = -1
+        self.window_start = 0
+
+    def decode(self, window: Window, *, final: bool, ctx: Context) -> MaybeAwaitable[Transcript]:
+        if window.utterance != self._utterance:
+            self._utterance, self._heard = window.utterance, self._heard + 1
+        texts = self._config.transcripts
+        text = texts[self._heard % len(texts)] if texts else ""
+        seconds = len(window.samples) / RATE_HZ
+        if final:
+            transcript = Transcript(text, "", final=True, encoded_s=seconds)
+        else:
+            words = text.split()[: int(seconds / SECONDS_PER_WORD)]
+            transcript = Transcript(
+                " ".join(words[:-1]), " ".join(words[-1:]), final=False, encoded_s=seconds
+            )
+        return self._occupier.after(self._config.asr_ms, transcript)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class ScriptedLlm:
+    """Says the scripted reply, a word at a time."""
+
+    name = "scripted"
+
+    def __init__(self, config: ScriptedConfig, slots: int) -> None:
+        self._config = config
+        self._occupier = _Occupier(config.occupy)
+        self.placement = self._occupier.placement
+        self.slots = slots
+        self._leased = 0
+
+    def open(self, session: str) -> ScriptedLlmSlot:
+        if self._leased == self.slots:
+            raise EngineBusy(f"all {self.slots} reply slots are taken")
+        self._leased += 1
+        return ScriptedLlmSlot(self)
+
+    def give_back(self) -> None:
+        self._leased -= 1
+
+    @property
+    def leased(self) -> int:
+        return self._leased
+
+    def generation(self, prompt: Prompt) -> ScriptedGeneration:
+        return ScriptedGeneration(self._config, self._occupier, prompt.max_tokens)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class ScriptedLlmSlot:
+    def __init__(self, llm: ScriptedLlm) -> None:
+        self._llm: ScriptedLlm | None = llm
+
+    def generate(self, prompt: Prompt, ctx: Context) -> ScriptedGeneration:
+        assert self._llm is not None
+        return self._llm.generation(prompt)
+
+    def close(self) -> None:
+        if self._llm is not None:
+            self._llm.give_back()
+            self._llm = None
+
+
+class ScriptedGeneration:
+    """First step: the prefill. Each later one: a word."""
+
+    def __init__(self, config: ScriptedConfig, occupier: _Occupier, max_tokens: int) -> None:
+        self._config = config
+        self._occupier = occupier
+        self._tokens = re.findall(r"\S+\s*", config.reply)
+        self._max_tokens = max_tokens
+        self._position = -1
+
+    def step(self) -> MaybeAwaitable[LlmStep]:
+        self._position += 1
+        if self._position == 0:
+            step = LlmStep("", 0, prefilled=1, finish=None if self._tokens else "stop")
+            return self._occupier.after(self._config.llm_prefill_ms, step)
+        text = self._tokens[self._position - 1]
+        finish = None
+        if self._position == len(self._tokens):
+            finish = "stop"
+        elif self._position == self._max_tokens:
+            finish = "length"
+        step = LlmStep(text, 1, finish=finish)  # type: ignore[arg-type]
+        return self._occupier.after(self._config.llm_token_ms, step)
+
+    def cancel(self) -> None:
+        """Nothing is held."""
+
+
+class ScriptedTts:
+    """A tone, 0.3 s to a word."""
+
+    name = "scripted"
+    sample_rate_hz = 24_000
+
+    def __init__(self, config: ScriptedConfig) -> None:
+        self._config = config
+        self._occupier = _Occupier(config.occupy)
+        self.placement = self._occupier.placement
+
+    def synthesize(self, text: str, ctx: Context, *, first: bool) -> ScriptedSynthesis:
+        samples = round(len(text.split()) * SECONDS_PER_WORD * self.sample_rate_hz)
+        time_s = np.arange(samples, dtype=np.float32) / self.sample_rate_hz
+        tone = (0.2 * np.sin(2 * np.pi * TONE_HZ * time_s)).astype(np.float32)
+        piece = max(1, round(self._config.tts_piece_ms * self.sample_rate_hz / 1000))
+        return ScriptedSynthesis(tone, piece, self._config.tts_ms, self._occupier)
+
+
+class ScriptedSynthesis:
+    def __init__(self, tone: Samples, piece: int, service_ms: float, occupier: _Occupier) -> None:
+        self._tone = tone
+        self._piece = piece
+        self._service_ms = service_ms
+        self._occupier = occupier
+        self._position = 0
+
+    def step(self) -> MaybeAwaitable[TtsStep]:
+        end = self._position + self._piece
+        step = TtsStep(self._tone[self._position : end], end >= len(self._tone))
+        self._position = end
+        return self._occupier.after(self._service_ms, step)
+
+    def cancel(self) -> None:
+        """Nothing is held."""

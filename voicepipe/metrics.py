@@ -1,0 +1,196 @@
+"""What a server counts, in Prometheus' format. Observes; decides nothing.
+
+Methods are named after what happened. Each `Metrics` has a registry of its own, so that two servers
+in one process do not mix. No label ever holds what a user said, an address or a session's id, and
+each label takes a bounded number of values.
+"""
+
+from __future__ import annotations
+
+import re
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+
+VERDICTS = (
+    "failed",
+    "refused",
+    "empty",
+    "interrupted",
+    "masked",
+    "missed",
+    "degraded",
+    "met",
+)
+STAGES = ("endpoint", "asr", "llm", "tts", "send")
+LEASE_KINDS = ("session", "llm")
+
+_GAP_BUCKETS_S = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
+_LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
+_WORD = re.compile(r"[a-z0-9_.-]{1,40}")
+_MOST_WORDS = 32
+
+
+class _Words:
+    """Label values that come from elsewhere: short lower-case words, the rest is "other"."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def __call__(self, value: str) -> str:
+        if value in self._seen:
+            return value
+        if len(self._seen) >= _MOST_WORDS or not _WORD.fullmatch(value):
+            return "other"
+        self._seen.add(value)
+        return value
+
+
+class Metrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self._reasons, self._codes, self._classes = _Words(), _Words(), _Words()
+        self._define_sessions(registry)
+        self._define_turns(registry)
+        self._define_work(registry)
+
+    def _define_sessions(self, registry: CollectorRegistry) -> None:
+        self._sessions = Gauge(
+            "voicepipe_sessions_active", "Sessions from admission to close", registry=registry
+        )
+        self._leases = Gauge("voicepipe_leases", "Leases held", ["kind"], registry=registry)
+        self._refusals = Counter(
+            "voicepipe_refusals", "Requests refused before a session", ["reason"], registry=registry
+        )
+        self._client_errors = Counter(
+            "voicepipe_client_errors", "Faults of clients", ["code"], registry=registry
+        )
+        self._session_failures = Counter(
+            "voicepipe_session_failures", "Sessions ended by a bug of the server", registry=registry
+        )
+        self._abandoned = Counter(
+            "voicepipe_tasks_abandoned", "Tasks that outlived their cancellation", registry=registry
+        )
+        self._loop_lag = Histogram(
+            "voicepipe_loop_lag_seconds",
+            "How late the event loop runs a timer",
+            buckets=_LAG_BUCKETS_S,
+            registry=registry,
+        )
+        for kind in LEASE_KINDS:
+            self._leases.labels(kind)
+
+    def _define_turns(self, registry: CollectorRegistry) -> None:
+        self._turns = Counter("voicepipe_turns", "Turns ended", ["verdict"], registry=registry)
+        self._felt = Histogram(
+            "voicepipe_felt_gap_seconds",
+            "Speech end to estimated audibility of the reply's content",
+            buckets=_GAP_BUCKETS_S,
+            registry=registry,
+        )
+        self._system = Histogram(
+            "voicepipe_system_gap_seconds",
+            "Commit to the first audible content handed to the socket",
+            buckets=_GAP_BUCKETS_S,
+            registry=registry,
+        )
+        for verdict in VERDICTS:
+            self._turns.labels(verdict)
+
+    def _define_work(self, registry: CollectorRegistry) -> None:
+        self._engine_failures = Counter(
+            "voicepipe_engine_failures", "Engine calls that failed", ["stage"], registry=registry
+        )
+        self._busy = Counter(
+            "voicepipe_device_busy_seconds", "Device time used", ["stage"], registry=registry
+        )
+        self._chunks = Counter(
+            "voicepipe_chunks", "Chunks run by a device", ["stage", "class"], registry=registry
+        )
+        self._stale_audio = Counter(
+            "voicepipe_stale_audio_seconds",
+            "Reply audio dropped because its epoch or revision had passed",
+            registry=registry,
+        )
+        self._non_finite = Counter(
+            "voicepipe_non_finite_samples",
+            "Input samples that were no numbers and became zero",
+            registry=registry,
+        )
+        for stage in STAGES:
+            self._engine_failures.labels(stage)
+            self._busy.labels(stage)
+
+    # --- sessions
+
+    def session_started(self) -> None:
+        self._sessions.inc()
+
+    def session_ended(self) -> None:
+        self._sessions.dec()
+
+    def lease_taken(self, kind: str) -> None:
+        self._leases.labels(_known(kind, LEASE_KINDS)).inc()
+
+    def lease_returned(self, kind: str) -> None:
+        self._leases.labels(_known(kind, LEASE_KINDS)).dec()
+
+    def refused(self, reason: str) -> None:
+        self._refusals.labels(self._reasons(reason)).inc()
+
+    def client_error(self, code: str) -> None:
+        self._client_errors.labels(self._codes(code)).inc()
+
+    def session_failed(self) -> None:
+        self._session_failures.inc()
+
+    def task_abandoned(self) -> None:
+        self._abandoned.inc()
+
+    def loop_lagged(self, lag_s: float) -> None:
+        self._loop_lag.observe(lag_s)
+
+    # --- turns
+
+    def turn_ended(self, verdict: str, felt_s: float | None, system_s: float | None) -> None:
+        """Gaps are None where the turn had no content."""
+        self._turns.labels(_known(verdict, VERDICTS)).inc()
+        if felt_s is not None:
+            self._felt.observe(felt_s)
+        if system_s is not None:
+            self._system.observe(system_s)
+
+    # --- work
+
+    def chunk_done(self, stage: str, chunk_class: str, service_s: float) -> None:
+        known = _known(stage, STAGES)
+        self._chunks.labels(known, self._classes(chunk_class)).inc()
+        self._busy.labels(known).inc(service_s)
+
+    def engine_failed(self, stage: str) -> None:
+        self._engine_failures.labels(_known(stage, STAGES)).inc()
+
+    def stale_audio_dropped(self, seconds: float) -> None:
+        self._stale_audio.inc(seconds)
+
+    def non_finite_samples(self, n_samples: int) -> None:
+        self._non_finite.inc(n_samples)
+
+    # --- out
+
+    CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+    def exposition(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+def _known(value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise AssertionError(f"{value!r} is none of {', '.join(allowed)}")
+    return value

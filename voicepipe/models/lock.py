@@ -1,0 +1,42 @@
+"""One process at a time: an advisory lock on a file, where the platform and the file system have
+one.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
+
+
+@contextmanager
+def exclusive(path: Path, on_wait: Callable[[], None]) -> Iterator[bool]:
+    """Hold the lock for the body; True where it is held, False where there are no locks here.
+
+    `on_wait` is called once if somebody else holds it; the wait ends with the other process,
+    however that ends. The file stays: removing it would let two processes lock two files of one
+    name.
+    """
+    if sys.platform == "win32":
+        yield False
+        return
+    with path.open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = True
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            held = True
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            held = False
+        yield held

@@ -1,0 +1,394 @@
+"""One connection, one session: messages go into core, commands come out and are carried out.
+
+Everything that decides runs synchronously on the loop's thread, in `_pump`: a message, a chunk's outcome and
+the timer all end there. Beside the reader there is one writer, fed from a bounded queue; a client too slow to
+take what is sent is let go. Whatever ends the session, the device is told and the reply slot comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from voicepipe.announce import to_wire
+from voicepipe.config import Config
+from voicepipe.connection import Connection, ConnectionClosed
+from voicepipe.core import events as core
+from voicepipe.core.patience import OPERATING_POINTS
+from voicepipe.core.playout import PlayoutSettings
+from voicepipe.core.reply import ReplySettings
+from voicepipe.core.turn import Turns, TurnSettings
+from voicepipe.device import Device, Done, Dropped, Failed, Outcome
+from voicepipe.ears import Ears
+from voicepipe.engines.base import Engines, LlmStep, Transcript
+from voicepipe.errors import (
+    BadField,
+    BadStart,
+    ClientError,
+    EngineBusy,
+    OutOfOrder,
+    SessionLimit,
+    Unsupported,
+    VoicepipeError,
+)
+from voicepipe.ingest import Ingest
+from voicepipe.jobs import Jobs, Spoken
+from voicepipe.wire import messages as wire
+from voicepipe.wire.native import decode_client, encode_server
+
+log = logging.getLogger(__name__)
+
+VAD_LAG_S = 0.04
+"""Silero's first silent frame begins 32 to 104 ms after the acoustic end, 38 ms at the median of read speech."""
+START_TIMEOUT_S = 10.0
+OUTBOX_FRAMES = 512
+"""Ten seconds of 20 ms frames: playout never runs so far ahead, so a full box is a client that has stalled."""
+MAX_BUDGET_MS = 60_000.0
+
+
+class Observer(Protocol):
+    """What a session tells the metrics."""
+
+    def turn_ended(self, verdict: str, felt_s: float | None, system_s: float | None) -> None: ...
+    def client_error(self, code: str) -> None: ...
+    def engine_failed(self, stage: str) -> None: ...
+    def stale_audio_dropped(self) -> None: ...
+    def non_finite_samples(self, count: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What all sessions of a process share."""
+
+    engines: Engines
+    device: Device
+    config: Config
+    observer: Observer
+    achievable_ms: float | None = None
+    on_record: Callable[[str, core.TurnRecord], None] = lambda session, record: None
+
+
+async def serve_session(connection: Connection, services: Services, ident: str) -> None:
+    """Run a session to its end; `ident` is unique in the process. Closes the connection. Raises nothing of
+    the client's making."""
+    try:
+        code, reason = await _serve(connection, services, ident)
+    except ConnectionClosed:
+        return
+    except ClientError as exc:
+        await _tell(connection, services, exc)
+        code, reason = exc.close_code, exc.code
+    except EngineBusy as exc:
+        await _tell(connection, services, exc)
+        code, reason = 1013, exc.code
+    await connection.close(code, reason)
+
+
+async def _serve(connection: Connection, services: Services, ident: str) -> tuple[int, str]:
+    budget_ms = _budget_ms(connection, services.config)
+    try:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            message = decode_client(await connection.recv())
+    except TimeoutError:
+        raise SessionLimit(f"no session.start within {START_TIMEOUT_S:.0f} s") from None
+    except BadField as exc:
+        raise BadStart(exc.message, field=exc.field) from None
+    if not isinstance(message, wire.SessionStart):
+        raise OutOfOrder("the first message must be session.start")
+    return await Session(connection, services, ident, message, budget_ms).run()
+
+
+async def _tell(connection: Connection, services: Services, exc: VoicepipeError) -> None:
+    services.observer.client_error(exc.code)
+    try:
+        await connection.send(encode_server(_error(exc)))
+    except ConnectionClosed:
+        log.debug("the client went before it could be told %s", exc.code)
+
+
+def _error(exc: VoicepipeError) -> wire.Error:
+    return wire.Error(code=exc.code, message=exc.message, field=exc.field)
+
+
+def _budget_ms(connection: Connection, config: Config) -> float:
+    text = connection.query.get("budget_ms")
+    if text is None:
+        return config.budget_ms
+    try:
+        budget_ms = float(text)
+    except ValueError:
+        budget_ms = 0.0
+    if not 0 < budget_ms <= MAX_BUDGET_MS:
+        raise BadStart(f"budget_ms must be above 0 and at most {MAX_BUDGET_MS:.0f}", field="budget_ms")
+    return budget_ms
+
+
+@dataclass(frozen=True, slots=True)
+class _Outgoing:
+    message: wire.ServerMessage | wire.AudioFrame
+
+
+class Session:
+    def __init__(
+        self,
+        connection: Connection,
+        services: Services,
+        ident: str,
+        start: wire.SessionStart,
+        budget_ms: float,
+    ) -> None:
+        """Raises BadStart, Unsupported and EngineBusy."""
+        if start.tools or start.resume:
+            raise BadStart("tools and resume are not offered", field="tools" if start.tools else "resume")
+        self._connection = connection
+        self._services = services
+        self._ident = ident
+        self._clock = asyncio.get_running_loop().time
+        self._budget_ms = budget_ms
+        serial = itertools.count(1)
+        self._ears = Ears(
+            ident,
+            Ingest(start.audio.rate, start.audio.channels),
+            services.engines.vad,
+            services.device,
+            serial,
+            heard=lambda event, when, now: self._pump(self._turns.on_endpoint(event, when, now)),
+            guarded=self._guarded,
+            clock=self._clock,
+            vad_lag_s=VAD_LAG_S,
+        )
+        self._jobs = Jobs(ident, services.engines, self._ears.ring, start.output_rate)
+        settings = _turn_settings(services.config, start, budget_ms, self._jobs.output_rate)
+        self._turns = Turns(ident, settings, serial)
+        self._outbox: asyncio.Queue[_Outgoing] = asyncio.Queue(OUTBOX_FRAMES)
+        self._told_epoch = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> tuple[int, str]:
+        """(close code, reason)"""
+        try:
+            self._send(self._ready())
+            return await self._converse()
+        finally:
+            self._close()
+
+    async def _converse(self) -> tuple[int, str]:
+        """Read until the client ends, the connection closes, a limit is hit or one of us breaks."""
+        end = (1000, "")
+        expected: ClientError | ConnectionClosed | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                helpers = [group.create_task(self._write()), group.create_task(self._watch())]
+                end = await self._read()
+                for task in helpers:
+                    task.cancel()
+        except* (ClientError, ConnectionClosed) as several:
+            first = several.exceptions[0]
+            assert isinstance(first, ClientError | ConnectionClosed)
+            expected = first
+        if expected is not None:
+            raise expected
+        return end
+
+    async def _read(self) -> tuple[int, str]:
+        limits = self._services.config.limits
+        until = self._clock() + limits.session_s
+        while True:
+            try:
+                async with asyncio.timeout_at(min(self._clock() + limits.idle_s, until)):
+                    data = await self._connection.recv()
+            except TimeoutError:
+                kind = "idle" if self._clock() < until else "too long"
+                raise SessionLimit(f"the session was {kind}") from None
+            try:
+                message = decode_client(data)
+                if isinstance(message, wire.SessionEnd):
+                    return 1000, ""
+                self._on_message(message)
+            except ClientError as exc:
+                if exc.fatal:
+                    raise
+                self._services.observer.client_error(exc.code)
+                self._send(_error(exc))
+
+    async def _write(self) -> None:
+        timeout_s = self._services.config.limits.send_timeout_s
+        while True:
+            message = (await self._outbox.get()).message
+            epoch = message.epoch if isinstance(message, wire.AudioFrame) else None
+            if epoch is not None and epoch < self._turns.epoch:
+                self._services.observer.stale_audio_dropped()
+                continue
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._connection.send(encode_server(message))
+            except TimeoutError:
+                raise SessionLimit(f"nothing was taken for {timeout_s:.0f} s") from None
+            if epoch is not None and epoch != self._told_epoch:
+                self._told_epoch = epoch
+                self._pump(self._turns.on_sent(epoch, self._clock()))
+
+    async def _watch(self) -> None:
+        """A fault of ours in a callback ends the session like one in a task."""
+        await self._broken
+
+    def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for command in self._turns.on_closed(self._clock()):
+            if isinstance(command, core.TurnEnded):
+                self._note(command.record)
+        self._services.observer.non_finite_samples(self._ears.ingest.stats().non_finite)
+        self._services.device.leave(self._ident, self._jobs.close)
+        self._broken.cancel()
+
+    # messages
+
+    def _on_message(self, message: wire.ClientMessage | wire.AudioFrame) -> None:
+        now = self._clock()
+        turns = self._turns
+        match message:
+            case wire.AudioFrame(_, offset_samples, pcm):
+                self._ears.on_audio(pcm, offset_samples)
+                self._arm()
+            case wire.Playback(epoch, played_samples):
+                self._pump(turns.on_report(epoch, played_samples, now))
+            case wire.HistoryTruncate(epoch, heard_ms):
+                played = round(heard_ms * self._jobs.output_rate / 1000)
+                self._pump(turns.on_report(epoch, played, now))
+            case wire.InputCommit():
+                self._pump(turns.on_commit_asked(now))
+            case wire.InputText(text):
+                self._pump(turns.on_text(text, now))
+            case wire.ReplyCreate(None):
+                self._pump(turns.on_create(now))
+            case wire.ReplyCancel():
+                self._pump(turns.on_cancel(now))
+            case wire.HistoryAdd(role, text, None):
+                turns.on_line(core.Line(role, text))
+            case wire.SessionStart():
+                raise OutOfOrder("the session has been started already")
+            case _:
+                kind = type(message).__struct_config__.tag
+                raise Unsupported(f"{kind} is not offered with these fields", field="type")
+
+    # carrying out
+
+    def _pump(self, commands: list[core.TurnCommand]) -> None:
+        device = self._services.device
+        for command in commands:
+            match command:
+                case core.Submit():
+                    call, blocking = self._jobs.call(command, self._turns.utterance(), self._clock())
+                    device.submit(command.work, call, blocking=blocking, answer=self._on_outcome)
+                case core.Retire(epoch, revision):
+                    self._jobs.abandon_reply()
+                    device.retire(self._ident, epoch, revision)
+                case core.Promote(epoch):
+                    device.promote(self._ident, epoch)
+                case core.Withdraw(work):
+                    device.withdraw(work)
+                case _:
+                    self._announce(command)
+        self._arm()
+
+    def _announce(self, command: core.TurnCommand) -> None:
+        if isinstance(command, core.TurnEnded):
+            self._note(command.record)
+        elif isinstance(command, core.TurnFailed):
+            self._services.observer.engine_failed(command.stage.value)
+        message = to_wire(command)
+        assert message is not None
+        self._send(message)
+
+    def _note(self, record: core.TurnRecord) -> None:
+        self._services.observer.turn_ended(
+            record.verdict.value, record.felt_estimate_s, record.system_s
+        )
+        self._services.on_record(self._ident, record)
+
+    def _send(self, message: wire.ServerMessage | wire.AudioFrame) -> None:
+        try:
+            self._outbox.put_nowait(_Outgoing(message))
+        except asyncio.QueueFull:
+            raise SessionLimit("what is sent is not taken") from None
+
+    def _ready(self) -> wire.SessionReady:
+        return wire.SessionReady(
+            session=self._ident,
+            protocol=wire.PROTOCOL,
+            output_rate=self._jobs.output_rate,
+            budget_ms=self._budget_ms,
+            achievable_ms=self._services.achievable_ms,
+        )
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        def act() -> None:
+            now = self._clock()
+            match outcome:
+                case Done(work, timing, Transcript() as heard):
+                    self._pump(
+                        self._turns.on_transcript(work, heard.stable, heard.tentative, timing, now)
+                    )
+                case Done(work, timing, LlmStep() as step):
+                    finished = step.finish is not None
+                    self._pump(self._turns.on_thought(work, step.text, finished, timing, now))
+                case Done(work, timing, Spoken(pcm, last)):
+                    self._pump(self._turns.on_spoken(work, pcm, last, timing, now))
+                case Failed(work, error):
+                    log.warning("%s failed: %s", work.kind, error.code)
+                    self._pump(self._turns.on_engine_failed(work, error.code, now))
+                case Dropped(work):
+                    self._turns.on_discarded(work)
+                case _:
+                    raise AssertionError(f"unexpected outcome {type(outcome)}")
+
+        self._guarded(act)
+
+    def _arm(self) -> None:
+        """The one timer, at the earlier of the two deadlines."""
+        deadlines = [self._turns.next_deadline(), self._ears.next_deadline()]
+        deadline = min((d for d in deadlines if d is not None), default=None)
+        if self._timer is not None:
+            if self._timer.when() == deadline and not self._timer.cancelled():
+                return
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(deadline, self._guarded, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._ears.on_timer()
+        # The loop may fire a little early by its clock's resolution: never before the deadline it was set to.
+        self._pump(self._turns.on_timer(self._clock()))
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        """Run a callback of the loop or the device; what it raises ends this session and no other."""
+        try:
+            act()
+        except Exception as exc:  # the connection boundary, for callbacks
+            if not self._broken.done():
+                self._broken.set_exception(exc)
+
+
+def _turn_settings(
+    config: Config, start: wire.SessionStart, budget_ms: float, output_rate: int
+) -> TurnSettings:
+    return TurnSettings(
+        reply=ReplySettings(PlayoutSettings(output_rate), max_tokens=config.max_reply_tokens),
+        patience=OPERATING_POINTS[start.operating_point or config.operating_point],
+        instructions=start.instructions or config.instructions,
+        budget_s=budget_ms / 1000,
+        manual=start.turn_taking == "manual",
+        auto_reply=start.auto_reply and start.mode == "voice",
+        interruptible=start.interruptible,
+        max_turn_s=config.limits.turn_s,
+        engine_timeout_s=config.limits.engine_timeout_s,
+    )

@@ -1,0 +1,346 @@
+"""The messages between a client and a session, as values.
+
+This is the vocabulary that every dialect translates to; `native` puts it on the wire as it stands,
+one JSON object per message with the name in `type`. The limits are part of the types. A type checks
+what is decoded, not what is constructed.
+
+Epochs: everything of a reply carries the epoch that its `turn.committed` announced. `turn.reopened`
+and `reply.interrupted` end an epoch: nothing of it, or of an older one, may be heard afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta, Struct
+
+PROTOCOL: Final = "voicepipe.v1"
+
+MAX_INSTRUCTIONS_CHARS: Final = 16 * 1024
+MAX_TEXT_CHARS: Final = 8 * 1024
+MAX_NAME_CHARS: Final = 128
+MAX_TOOLS: Final = 32
+U32_MAX: Final = 2**32 - 1
+MAX_MS: Final = 24 * 3600 * 1000.0
+"""A day: past any session limit. A number above it is a mistake of the sender."""
+
+# --- field types ---------------------------------------------------------------------------------
+
+RateHz = Annotated[int, Meta(ge=8000, le=48000)]
+Channels = Annotated[int, Meta(ge=1, le=2)]
+U32 = Annotated[int, Meta(ge=0, le=U32_MAX)]
+TurnNumber = Annotated[int, Meta(ge=1, le=U32_MAX)]
+Millis = Annotated[float, Meta(ge=0.0, le=MAX_MS)]
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
+Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
+Instructions = Annotated[str, Meta(max_length=MAX_INSTRUCTIONS_CHARS)]
+Description = Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
+
+OperatingPoint = Literal["fast", "balanced", "safe"]
+Enforcement = Literal["degrade", "enforce", "observe"]
+TurnTaking = Literal["auto", "manual"]
+Mode = Literal["voice", "transcription"]
+HistoryRole = Literal["system", "user", "assistant"]
+Verdict = Literal[
+    "failed", "refused", "empty", "interrupted", "masked", "missed", "degraded", "met"
+]
+
+
+class AudioFrame(Struct, frozen=True):
+    """Sound: the payload of a binary frame.
+
+    Inbound: epoch 0 (not looked at), `offset_samples` on the client's sample clock, `pcm` in the
+    declared rate and channels, cut at any byte (an odd byte is carried over to the next frame).
+    Outbound: the reply's epoch, `offset_samples` from the reply's first sample, `pcm` mono at
+    `output_rate` and of whole samples.
+    """
+
+    epoch: int
+    offset_samples: int
+    """Modulo 2**32, as on the wire."""
+    pcm: bytes
+    """PCM16, little-endian."""
+
+
+# --- client -> server ----------------------------------------------------------------------------
+
+
+class AudioFormat(Struct, frozen=True):
+    rate: RateHz
+    channels: Channels = 1
+
+
+class ToolSpec(Struct, frozen=True, omit_defaults=True):
+    """A function that the client runs for the model."""
+
+    name: Name
+    description: Description = ""
+    parameters: dict[str, object] = {}
+    """JSON Schema of the arguments."""
+
+
+class SessionStart(Struct, frozen=True, tag="session.start", omit_defaults=True):
+    """The first message. None leaves the choice to the server's configuration."""
+
+    audio: AudioFormat
+    protocol: Literal["voicepipe.v1"]
+    output_rate: RateHz | None = None
+    instructions: Instructions | None = None
+    operating_point: OperatingPoint | None = None
+    enforcement: Enforcement | None = None
+    turn_taking: TurnTaking = "auto"
+    mode: Mode = "voice"
+    auto_reply: bool = True
+    """Off: a committed turn is answered only on `reply.create`."""
+    interruptible: bool = True
+    """Off: speech during a reply does not stop it."""
+    resume: bool | Name | None = None
+    """True asks for a token in `session.ready`; a token resumes the session it was given to."""
+    tools: Annotated[tuple[ToolSpec, ...], Meta(max_length=MAX_TOOLS)] = ()
+
+
+class Playback(Struct, frozen=True, tag="playback"):
+    """How far the reply of `epoch` has come out of the loudspeaker."""
+
+    epoch: U32
+    played_samples: U32
+
+
+class InputCommit(Struct, frozen=True, tag="input.commit"):
+    """The speaker says that the turn is over."""
+
+
+class InputText(Struct, frozen=True, tag="input.text"):
+    """A turn that is typed."""
+
+    text: Text
+
+
+class ReplyCreate(Struct, frozen=True, tag="reply.create", omit_defaults=True):
+    """Answer now, on these instructions or the session's."""
+
+    instructions: Instructions | None = None
+
+
+class ReplyCancel(Struct, frozen=True, tag="reply.cancel"):
+    """Stop the reply that is made or played. Nothing to stop is no error."""
+
+
+class ToolResult(Struct, frozen=True, tag="tool.result"):
+    call_id: Name
+    output: Annotated[str, Meta(max_length=MAX_INSTRUCTIONS_CHARS)]
+
+
+class HistoryAdd(Struct, frozen=True, tag="history.add", omit_defaults=True):
+    role: HistoryRole
+    text: Text
+    id: Name | None = None
+    """The client's name for the item, for `history.delete`."""
+
+
+class HistoryDelete(Struct, frozen=True, tag="history.delete"):
+    id: Name
+
+
+class HistoryTruncate(Struct, frozen=True, tag="history.truncate"):
+    """Of the reply of `epoch`, only the first `heard_ms` were heard."""
+
+    epoch: U32
+    heard_ms: Millis
+
+
+class SessionEnd(Struct, frozen=True, tag="session.end"):
+    """Close in good order."""
+
+
+ClientMessage = (
+    SessionStart
+    | Playback
+    | InputCommit
+    | InputText
+    | ReplyCreate
+    | ReplyCancel
+    | ToolResult
+    | HistoryAdd
+    | HistoryDelete
+    | HistoryTruncate
+    | SessionEnd
+)
+
+# --- server -> client ----------------------------------------------------------------------------
+
+
+class SessionReady(Struct, frozen=True, tag="session.ready", omit_defaults=True):
+    session: str
+    protocol: str
+    output_rate: RateHz
+    """Rate of the reply's audio, Hz."""
+    budget_ms: float
+    """What a turn of this session may take from speech end to audible content."""
+    achievable_ms: float | None
+    """What this machine is measured to need; null while it is not known."""
+    resume: str | None = None
+    """Single-use token, if the client asked for one."""
+
+
+class Waiting(Struct, frozen=True, tag="waiting"):
+    """In the waiting room; 1 is next."""
+
+    position: U32
+
+
+class Refused(Struct, frozen=True, tag="refused"):
+    """No session; the connection closes with 1013."""
+
+    reason: str
+    retry_after_ms: U32
+
+
+class SpeechStarted(Struct, frozen=True, tag="speech.started", omit_defaults=True):
+    turn: int | None = None
+    offset_samples: int | None = None
+    """Onset on the client's sample clock."""
+
+
+class TranscriptPartial(Struct, frozen=True, tag="transcript.partial"):
+    turn: int
+    stable: str
+    """Append-only within the turn, until the final replaces it."""
+    tentative: str
+    """May still change."""
+
+
+class TranscriptFinal(Struct, frozen=True, tag="transcript.final"):
+    turn: int
+    text: str
+
+
+class TurnCommitted(Struct, frozen=True, tag="turn.committed"):
+    """The turn is over; its reply will carry `epoch`."""
+
+    turn: int
+    epoch: U32
+
+
+class TurnReopened(Struct, frozen=True, tag="turn.reopened"):
+    """The speaker went on: the turn keeps its number, what was said of its reply is taken back."""
+
+    turn: int
+    epoch: U32
+
+
+class ReplyText(Struct, frozen=True, tag="reply.text", omit_defaults=True):
+    """A piece of the reply's text. Pieces are joined as they are: they bring their own spaces."""
+
+    turn: int
+    epoch: U32
+    text: str
+    offset_samples: int | None = None
+    """Where this text's sound begins in the reply. Sound before the first text's offset (a cached
+    acknowledgement) is no content. None: the content begins at 0."""
+
+
+class ReplyDone(Struct, frozen=True, tag="reply.done"):
+    """All of the reply has been sent: `samples` in all."""
+
+    turn: int
+    epoch: U32
+    samples: int
+
+
+class ReplyInterrupted(Struct, frozen=True, tag="reply.interrupted"):
+    """The reply of `epoch` ends here: the client throws away what it has not played."""
+
+    turn: int
+    epoch: U32
+    heard_ms: float
+
+
+class StageTimes(Struct, frozen=True):
+    """Critical-path time after speech end."""
+
+    wait_ms: float = 0.0
+    service_ms: float = 0.0
+
+
+class Stages(Struct, frozen=True):
+    endpoint: StageTimes
+    asr: StageTimes
+    llm: StageTimes
+    tts: StageTimes
+    send: StageTimes
+
+
+class Speculation(Struct, frozen=True):
+    hit: bool
+    attempts: int
+    saved_ms: float
+    wasted_ms: float
+
+
+class Blame(Struct, frozen=True):
+    """The one stage and kind that a miss is put down to."""
+
+    stage: str
+    """One of the five stages, "client", or "unattributed"."""
+    kind: str
+    ms: float
+
+
+class TurnEnded(Struct, frozen=True, tag="turn.ended"):
+    """Exactly one per turn."""
+
+    turn: int
+    verdict: Verdict
+    felt_estimate_ms: float | None
+    """Speech end to estimated audibility of content: the sum of `stages`. None without content."""
+    system_ms: float | None
+    """Commit to the hand-off of that sample to the socket."""
+    stages: Stages
+    speculation: Speculation
+    blame: Blame | None
+
+
+class ToolCall(Struct, frozen=True, tag="tool.call"):
+    """The model wants this function run; the answer is a `tool.result` with the same `call_id`."""
+
+    turn: int
+    epoch: U32
+    call_id: str
+    name: str
+    arguments: str
+    """JSON, as the model wrote it: not checked against the tool's schema."""
+
+
+class Error(Struct, frozen=True, tag="error", omit_defaults=True):
+    code: str
+    """Stable; one of the codes in `voicepipe.errors`."""
+    message: str
+    field: str | None = None
+
+
+class Draining(Struct, frozen=True, tag="draining", omit_defaults=True):
+    """The server is going away: running turns end, then 1012."""
+
+    deadline_ms: float
+    """Time left."""
+    resume: str | None = None
+
+
+ServerMessage = (
+    SessionReady
+    | Waiting
+    | Refused
+    | SpeechStarted
+    | TranscriptPartial
+    | TranscriptFinal
+    | TurnCommitted
+    | TurnReopened
+    | ReplyText
+    | ReplyDone
+    | ReplyInterrupted
+    | TurnEnded
+    | ToolCall
+    | Error
+    | Draining
+)
