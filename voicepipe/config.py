@@ -1,6 +1,7 @@
 """What can be set, with its default and its unit. Values are checked when a config is made.
 
-Whoever reads a file, the environment or argv is `cli`; here are only values. Unknown keys are refused by name.
+Whoever reads a file, the environment or argv is `cli`; here are only values. Unknown keys are refused
+by name.
 """
 
 from __future__ import annotations
@@ -23,16 +24,10 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Millis = Annotated[float, Meta(ge=0, le=600_000)]
 Threads = Annotated[int, Meta(ge=1, le=256)]
 
-DEFAULT_INSTRUCTIONS = (
-    "You are a helpful voice assistant. Answer in one or two short, plain sentences."
-)
+DEFAULT_INSTRUCTIONS = "You are a helpful voice assistant. Answer in one or two short, plain sentences."
 
 
-class _Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    pass
-
-
-class ScriptedConfig(_Config):
+class ScriptedConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The scripted engines: fixed words, stated service times. A stand-in for a device in tests, demos and
     load experiments."""
 
@@ -54,13 +49,13 @@ class ScriptedConfig(_Config):
     """"spin" burns the CPU as a model would; "sleep" only takes the time."""
 
 
-class EnginesConfig(_Config):
+class EnginesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: EngineSet = "default"
     asr: str = "whisper-tiny.en"
     """A known model, a folder, or a hub id that faster-whisper can load."""
     llm: str = "smollm2-135m-instruct"
-    """A known model, a GGUF file, or an http(s) URL of an OpenAI-compatible endpoint (its key: the environment
-    variable VOICEPIPE_LLM_API_KEY)."""
+    """A known model, a GGUF file, or an http(s) URL of an OpenAI-compatible endpoint (its key comes from
+    the environment variable VOICEPIPE_LLM_API_KEY)."""
     llm_model: str = ""
     """The model's name at that endpoint; "" asks for the endpoint's own default."""
     llm_timeout_s: Seconds = 10.0
@@ -75,7 +70,7 @@ class EnginesConfig(_Config):
     scripted: ScriptedConfig = ScriptedConfig()
 
 
-class LimitsConfig(_Config):
+class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_sessions: Count = 4
     max_connections: Count = 256
     max_connections_per_address: Count = 64
@@ -91,7 +86,7 @@ class LimitsConfig(_Config):
     """How long SIGTERM lets running turns go on."""
 
 
-class Config(_Config):
+class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     host: str = "127.0.0.1"
     port: Port = 8765
     operating_point: OperatingPoint = "fast"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 
-class ConnectionClosed(Exception):  # noqa: N818 - a state of the resource, not a fault
+class ConnectionClosed(Exception):
     """The peer, or we, closed it. `code` is the WebSocket close code, 1006 where the peer just vanished."""
 
     def __init__(self, code: int = 1006, reason: str = "") -> None:

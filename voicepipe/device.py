@@ -110,9 +110,7 @@ class Device:
             for pool in self._threads.values():
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def submit(
-        self, work: Work, call: Call, *, blocking: bool, answer: Callable[[Outcome], None]
-    ) -> None:
+    def submit(self, work: Work, call: Call, *, blocking: bool, answer: Callable[[Outcome], None]) -> None:
         """Run `call` when its time comes. `answer` is called exactly once, unless the session leaves before."""
         now = self._loop.time()
         self._jobs[work.key] = _Job(call, blocking, answer, now)

@@ -42,9 +42,8 @@ class Ears:
         heard: Heard,
         guarded: Callable[[Callable[[], None]], None],
         clock: Callable[[], float],
-        vad_lag_s: float,
     ) -> None:
-        """`guarded` runs a callback of ours and keeps its faults in the session. `vad_lag_s`: how long after the end of speech the VAD's first silent frame begins, at the median."""
+        """`guarded` runs a callback of ours and keeps its faults in the session."""
         self.ingest = ingest
         self.ring = AudioRing()
         self.passed_over_frames = 0
@@ -56,7 +55,6 @@ class Ears:
         self._heard = heard
         self._guarded = guarded
         self._clock = clock
-        self._vad_lag_s = vad_lag_s
         self._endpointer = Endpointer()
         self._next_frame = 0
         self._frames: deque[tuple[int, Samples]] = deque()
@@ -132,7 +130,7 @@ class Ears:
         """Arrival shows when a sample was spoken: the newest one just now, older ones before it."""
         position = self.ring.newest
         if isinstance(event, SoftEnd):
-            position = event.at - round(self._vad_lag_s * RATE_HZ)
+            position = event.at - round(self._vad.lag_s * RATE_HZ)
         elif isinstance(event, Voiced):
             position = event.at
         elif not isinstance(event, Silence):

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from voicepipe.audio import Resampler, to_pcm16
 from voicepipe.core.events import Speak, Submit, Think, Work, WorkKind
-from voicepipe.core.turn import Utterance
+from voicepipe.core.utterance import Span
 from voicepipe.device import Call
 from voicepipe.engines.base import (
     ChatMessage,
@@ -51,14 +51,14 @@ class Jobs:
         self._synthesis: Synthesis | None = None
         self._resampler: Resampler | None = None
 
-    def call(self, submit: Submit, utterance: Utterance | None, now: float) -> tuple[Call, bool]:
+    def call(self, submit: Submit, span: Span | None, now: float) -> tuple[Call, bool]:
         """(the chunk, whether it blocks)"""
         work, task = submit.work, submit.task
         ctx = self._context(work, now)
         match work.kind:
             case WorkKind.PARTIAL | WorkKind.FINAL:
-                assert utterance is not None
-                return self._hear(work, utterance, ctx)
+                assert span is not None
+                return self._hear(work, span, ctx)
             case WorkKind.THINK:
                 if isinstance(task, Think):
                     self._begin_generation(task, ctx)
@@ -85,17 +85,17 @@ class Jobs:
         self._asr.close()
         self._slot.close()
 
-    def _hear(self, work: Work, utterance: Utterance, ctx: Context) -> tuple[Call, bool]:
-        start = utterance.start
-        if self._asr_turn == utterance.turn:
+    def _hear(self, work: Work, span: Span, ctx: Context) -> tuple[Call, bool]:
+        start = span.start
+        if self._asr_turn == span.turn:
             start = max(start, self._asr.window_start)
-        self._asr_turn = utterance.turn
+        self._asr_turn = span.turn
         start = max(start, self._ring.oldest)
         window = Window(
-            utterance.turn,
+            span.turn,
             start,
             self._ring.read(start, self._ring.newest),
-            utterance.speech_samples,
+            span.speech_samples,
         )
         final = work.kind is WorkKind.FINAL
         return (

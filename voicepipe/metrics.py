@@ -18,17 +18,10 @@ from prometheus_client import (
     generate_latest,
 )
 
-VERDICTS = (
-    "failed",
-    "refused",
-    "empty",
-    "interrupted",
-    "masked",
-    "missed",
-    "degraded",
-    "met",
-)
-STAGES = ("endpoint", "asr", "llm", "tts", "send")
+from voicepipe.core.events import Stage, Verdict
+
+VERDICTS = tuple(verdict.value for verdict in Verdict)
+STAGES = tuple(stage.value for stage in Stage)
 LEASE_KINDS = ("session", "llm")
 
 _GAP_BUCKETS_S = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
@@ -107,9 +100,7 @@ class Metrics:
         self._engine_failures = Counter(
             "voicepipe_engine_failures", "Engine calls that failed", ["stage"], registry=registry
         )
-        self._busy = Counter(
-            "voicepipe_device_busy_seconds", "Device time used", ["stage"], registry=registry
-        )
+        self._busy = Counter("voicepipe_device_busy_seconds", "Device time used", ["stage"], registry=registry)
         self._chunks = Counter(
             "voicepipe_chunks", "Chunks run by a device", ["stage", "class"], registry=registry
         )

@@ -42,8 +42,6 @@ from voicepipe.wire.native import decode_client, encode_server
 
 log = logging.getLogger(__name__)
 
-VAD_LAG_S = 0.04
-"""Silero's first silent frame begins 32 to 104 ms after the acoustic end, 38 ms at the median of read speech."""
 START_TIMEOUT_S = 10.0
 OUTBOX_FRAMES = 512
 """Ten seconds of 20 ms frames: playout never runs so far ahead, so a full box is a client that has stalled."""
@@ -56,8 +54,8 @@ class Observer(Protocol):
     def turn_ended(self, verdict: str, felt_s: float | None, system_s: float | None) -> None: ...
     def client_error(self, code: str) -> None: ...
     def engine_failed(self, stage: str) -> None: ...
-    def stale_audio_dropped(self) -> None: ...
-    def non_finite_samples(self, count: int) -> None: ...
+    def stale_audio_dropped(self, seconds: float) -> None: ...
+    def non_finite_samples(self, n_samples: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +125,6 @@ def _budget_ms(connection: Connection, config: Config) -> float:
     return budget_ms
 
 
-@dataclass(frozen=True, slots=True)
-class _Outgoing:
-    message: wire.ServerMessage | wire.AudioFrame
-
-
 class Session:
     def __init__(
         self,
@@ -159,12 +152,11 @@ class Session:
             heard=lambda event, when, now: self._pump(self._turns.on_endpoint(event, when, now)),
             guarded=self._guarded,
             clock=self._clock,
-            vad_lag_s=VAD_LAG_S,
         )
         self._jobs = Jobs(ident, services.engines, self._ears.ring, start.output_rate)
         settings = _turn_settings(services.config, start, budget_ms, self._jobs.output_rate)
         self._turns = Turns(ident, settings, serial)
-        self._outbox: asyncio.Queue[_Outgoing] = asyncio.Queue(OUTBOX_FRAMES)
+        self._outbox: asyncio.Queue[wire.ServerMessage | wire.AudioFrame] = asyncio.Queue(OUTBOX_FRAMES)
         self._told_epoch = 0
         self._timer: asyncio.TimerHandle | None = None
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -219,19 +211,19 @@ class Session:
     async def _write(self) -> None:
         timeout_s = self._services.config.limits.send_timeout_s
         while True:
-            message = (await self._outbox.get()).message
-            epoch = message.epoch if isinstance(message, wire.AudioFrame) else None
-            if epoch is not None and epoch < self._turns.epoch:
-                self._services.observer.stale_audio_dropped()
+            message = await self._outbox.get()
+            audio = message if isinstance(message, wire.AudioFrame) else None
+            if audio is not None and audio.epoch < self._turns.epoch:
+                self._services.observer.stale_audio_dropped(len(audio.pcm) / 2 / self._jobs.output_rate)
                 continue
             try:
                 async with asyncio.timeout(timeout_s):
                     await self._connection.send(encode_server(message))
             except TimeoutError:
                 raise SessionLimit(f"nothing was taken for {timeout_s:.0f} s") from None
-            if epoch is not None and epoch != self._told_epoch:
-                self._told_epoch = epoch
-                self._pump(self._turns.on_sent(epoch, self._clock()))
+            if audio is not None and audio.epoch != self._told_epoch:
+                self._told_epoch = audio.epoch
+                self._pump(self._turns.on_sent(audio.epoch, self._clock()))
 
     async def _watch(self) -> None:
         """A fault of ours in a callback ends the session like one in a task."""
@@ -284,7 +276,7 @@ class Session:
         for command in commands:
             match command:
                 case core.Submit():
-                    call, blocking = self._jobs.call(command, self._turns.utterance(), self._clock())
+                    call, blocking = self._jobs.call(command, self._turns.span(), self._clock())
                     device.submit(command.work, call, blocking=blocking, answer=self._on_outcome)
                 case core.Retire(epoch, revision):
                     self._jobs.abandon_reply()
@@ -307,14 +299,12 @@ class Session:
         self._send(message)
 
     def _note(self, record: core.TurnRecord) -> None:
-        self._services.observer.turn_ended(
-            record.verdict.value, record.felt_estimate_s, record.system_s
-        )
+        self._services.observer.turn_ended(record.verdict.value, record.felt_estimate_s, record.system_s)
         self._services.on_record(self._ident, record)
 
     def _send(self, message: wire.ServerMessage | wire.AudioFrame) -> None:
         try:
-            self._outbox.put_nowait(_Outgoing(message))
+            self._outbox.put_nowait(message)
         except asyncio.QueueFull:
             raise SessionLimit("what is sent is not taken") from None
 
@@ -332,9 +322,7 @@ class Session:
             now = self._clock()
             match outcome:
                 case Done(work, timing, Transcript() as heard):
-                    self._pump(
-                        self._turns.on_transcript(work, heard.stable, heard.tentative, timing, now)
-                    )
+                    self._pump(self._turns.on_transcript(work, heard.stable, heard.tentative, timing, now))
                 case Done(work, timing, LlmStep() as step):
                     finished = step.finish is not None
                     self._pump(self._turns.on_thought(work, step.text, finished, timing, now))

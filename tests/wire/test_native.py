@@ -70,9 +70,7 @@ SERVER_SAMPLES = [
     m.ReplyDone(1, 3, 24000),
     m.ReplyInterrupted(1, 3, 512.5),
     m.TurnEnded(1, "met", 120.0, 12.5, STAGES, m.Speculation(True, 2, 340.0, 81.5), None),
-    m.TurnEnded(
-        2, "missed", None, None, STAGES, m.Speculation(False, 0, 0, 0), m.Blame("llm", "wait", 31.0)
-    ),
+    m.TurnEnded(2, "missed", None, None, STAGES, m.Speculation(False, 0, 0, 0), m.Blame("llm", "wait", 31.0)),
     m.ToolCall(1, 3, "c1", "weather", '{"city": "Bern"}'),
     m.Error("bad_field", "too long", "text"),
     m.Error("engine_failed", "no reply"),
@@ -197,9 +195,7 @@ BAD_FIELDS: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("message", "field", "limit"), BAD_FIELDS)
-def test_a_bad_field_is_named_with_its_limit(
-    message: dict[str, Any], field: str, limit: str
-) -> None:
+def test_a_bad_field_is_named_with_its_limit(message: dict[str, Any], field: str, limit: str) -> None:
     with pytest.raises(errors.BadField) as caught:
         native.decode_client(json.dumps(message))
     assert caught.value.field == field
@@ -346,13 +342,8 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=8,
 )
-TAGS = [
-    str(cls.__struct_config__.tag)
-    for cls in (*get_args(m.ClientMessage), *get_args(m.ServerMessage))
-]
-FIELDS = sorted(
-    {field.name for cls in get_args(m.ClientMessage) for field in msgspec.structs.fields(cls)}
-)
+TAGS = [str(cls.__struct_config__.tag) for cls in (*get_args(m.ClientMessage), *get_args(m.ServerMessage))]
+FIELDS = sorted({field.name for cls in get_args(m.ClientMessage) for field in msgspec.structs.fields(cls)})
 near_messages = st.builds(
     lambda tag, fields: {"type": tag, **fields},
     st.sampled_from(TAGS),

@@ -7,8 +7,8 @@ A stateful component has four verbs:
     on_timer(now) -> list[Command]           idempotent, harmless when early
     snapshot() -> frozen dataclass           for metrics, logs and assertions
 
-`now` is scheduler time: seconds of a monotonic clock that the driver reads. Positions in sound are media time:
-counts of samples. The two are never mixed; a driver that must relate them says so where it does. Commands
+`now` is scheduler time: seconds of a monotonic clock that the driver reads. Positions in sound are media
+time: counts of samples. The two are never mixed; a driver that must relate them says so where it does. Commands
 are data, and only drivers act on them. An event that is illegal in the present state is an AssertionError
 where only our own bug can cause it, and is ignored where a peer's timing can.
 """

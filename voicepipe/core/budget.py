@@ -4,8 +4,8 @@ The deadline is fixed at speech end and never restarted. Until the first content
 one of three chains, and the stages' shares add up to the felt gap by construction:
 
     audio ready before the commit   speech end .. commit (endpoint) .. sent
-    reply begun before the commit   speech end .. soft end (endpoint) .. final text .. first clause .. audio .. sent
-    reply begun at the commit       speech end .. commit (endpoint) .. first clause .. audio .. sent
+    reply begun before the commit   speech end .. soft end (endpoint) .. final text .. clause .. audio .. sent
+    reply begun at the commit       speech end .. commit (endpoint) .. clause .. audio .. sent
 """
 
 from __future__ import annotations
@@ -159,17 +159,15 @@ class Ledger:
     def _boundaries(self) -> list[tuple[Stage, float]]:
         """(stage, its end) along the critical path up to the first content."""
         assert self._commit is not None and self._sent is not None
-        reply, soft_end = self._reply, self._soft_end
-        if reply is None or reply.audio is None or reply.clause is None or soft_end is None:
-            path = [(Stage.ENDPOINT, self._commit)]
-        elif reply.audio <= self._commit:
-            path = [(Stage.ENDPOINT, self._commit)]
-        else:
-            path = [(Stage.ENDPOINT, self._commit)]
-            if reply.speculative:
-                path = [(Stage.ENDPOINT, soft_end), (Stage.ASR, reply.begun)]
-            path += [(Stage.LLM, reply.clause), (Stage.TTS, reply.audio)]
-        return [*path, (Stage.SEND, self._sent + self._downlink_s)]
+        send = (Stage.SEND, self._sent + self._downlink_s)
+        reply, commit = self._reply, (Stage.ENDPOINT, self._commit)
+        if reply is None or reply.clause is None or reply.audio is None or reply.audio <= self._commit:
+            return [commit, send]
+        made = [(Stage.LLM, reply.clause), (Stage.TTS, reply.audio)]
+        if not reply.speculative:
+            return [commit, *made, send]
+        assert self._soft_end is not None
+        return [(Stage.ENDPOINT, self._soft_end), (Stage.ASR, reply.begun), *made, send]
 
     def _shares(self) -> dict[Stage, Share]:
         shares = dict.fromkeys(Stage, Share())
@@ -180,8 +178,7 @@ class Ledger:
         for stage, end in self._boundaries():
             end = max(begin, end)
             service_s = sum(
-                max(0.0, min(end, t.finished) - max(begin, t.started))
-                for t in self._timings.get(stage, [])
+                max(0.0, min(end, t.finished) - max(begin, t.started)) for t in self._timings.get(stage, [])
             )
             shares[stage] = Share(end - begin - service_s, service_s)
             begin = end

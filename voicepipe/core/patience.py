@@ -14,13 +14,19 @@ HARD_CAP_S = 2.5
 """No silence is waited for longer, whatever the text looks like."""
 
 _OPEN_WORDS = frozenset(
-    """a an the and or but so because if when while that which who whose of to for from with without in on at by
-    about into than as my your his her its our their this these those is are was were be um uh er erm hmm like
-    i i'm we're you're it's what's where's how's can could would should will do does did not very""".split()
+    (
+        "a an the and or but so because if when while that which who whose of to for from with without in on "
+        "at by about into than as my your his her its our their this these those is are was were be um uh er "
+        "erm hmm like i i'm we're you're it's what's where's how's can could would should will do does did "
+        "not very"
+    ).split()
 )
-"""English words that hardly ever end an utterance: articles, conjunctions, prepositions, auxiliaries, fillers."""
+"""English words that hardly ever end an utterance: articles, conjunctions, prepositions, auxiliaries,
+fillers."""
 
-_CLOSED_PHRASE = re.compile(r"(?i)\b(who|what|where|when|how) (?:it|that|this|they|you|we|i) (?:is|are|was|were)$")
+_CLOSED_PHRASE = re.compile(
+    r"(?i)\b(who|what|where|when|how) (?:it|that|this|they|you|we|i) (?:is|are|was|were)$"
+)
 _DIGITS = re.compile(r"(?:\d[\d\s\-,.]*)$")
 _SPELLING = re.compile(r"(?i)(?:^|[\s\-])[a-z](?:[\s\-]+[a-z])+$")
 _WORD = re.compile(r"[\w']+")
@@ -63,7 +69,7 @@ def text_floor_s(text: str) -> float:
     if not bare:
         return 0.0
     digits = _DIGITS.search(bare)
-    if digits and 3 <= len(re.sub(r"\D", "", digits.group())) < 10 or _SPELLING.search(bare):
+    if (digits and 3 <= len(re.sub(r"\D", "", digits.group())) < 10) or _SPELLING.search(bare):
         return 0.9
     last = _WORD.findall(bare.lower())[-1:]
     question = text.rstrip().endswith("?")

@@ -59,9 +59,7 @@ class ReplyId:
 
 
 class Reply:
-    def __init__(
-        self, ident: ReplyId, settings: ReplySettings, ledger: Ledger, serial: Iterator[int]
-    ) -> None:
+    def __init__(self, ident: ReplyId, settings: ReplySettings, ledger: Ledger, serial: Iterator[int]) -> None:
         self.ident = ident
         self.playout = Playout(settings.playout)
         self._settings = settings
@@ -89,6 +87,9 @@ class Reply:
     def silent(self) -> bool:
         """It is complete, and there is nothing to be heard in it."""
         return self._spoken_out and self.playout.snapshot().ready_samples == 0
+
+    def owns(self, work: Work) -> bool:
+        return (work.epoch, work.revision) == (self.ident.epoch, self.ident.revision)
 
     # events
 

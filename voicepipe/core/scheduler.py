@@ -79,7 +79,11 @@ def is_stale(work: Work, epoch: int, revision: int) -> bool:
 
 class Scheduler:
     def __init__(
-        self, placement: Mapping[WorkKind, str], capacity: Mapping[str, int], *, max_queued: int = 256
+        self,
+        placement: Mapping[WorkKind, str],
+        capacity: Mapping[str, int],
+        *,
+        max_queued: int = 256,
     ) -> None:
         """`placement` names each kind's lane, `capacity` each lane's chunks at a time, `max_queued` the works
         that may wait on one lane."""
@@ -151,9 +155,7 @@ class Scheduler:
             commands.append(Run(work, name))
         return commands
 
-    def _discard(
-        self, condition: Callable[[Work], bool], reason: DiscardReason
-    ) -> list[SchedulerCommand]:
+    def _discard(self, condition: Callable[[Work], bool], reason: DiscardReason) -> list[SchedulerCommand]:
         commands: list[SchedulerCommand] = []
         for lane in self._lanes.values():
             dropped = [entry for entry in lane.heap if condition(entry[2])]

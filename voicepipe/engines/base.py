@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ Samples = NDArray[np.float32]
 """Mono samples in [-1, 1], shape (n,)."""
 
 T = TypeVar("T")
-MaybeAwaitable = T | Awaitable[T]
+MaybeAwaitable: TypeAlias = T | Awaitable[T]
 """A plain value where `placement` is "thread", an awaitable of it where it is "loop"."""
 
 Placement = Literal["thread", "loop"]
@@ -63,6 +63,8 @@ class Vad(Protocol):
 
     placement: Placement
     name: str
+    lag_s: float
+    """How long after the acoustic end of speech the first silent frame begins, at the median."""
 
     def open(self) -> VadStream: ...
 

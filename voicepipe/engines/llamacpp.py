@@ -196,9 +196,7 @@ def _context_params(slots: int, threads: int, limits: _Limits) -> Any:
 class _Slot:
     """One leased sequence. `computed` is what its cache holds, in order, as far as it can be trusted."""
 
-    def __init__(
-        self, runtime: _Runtime, sequence: int, sampling: _Sampling, free: list[int]
-    ) -> None:
+    def __init__(self, runtime: _Runtime, sequence: int, sampling: _Sampling, free: list[int]) -> None:
         self.runtime = runtime
         self.sequence = sequence
         self.computed: list[int] = []
@@ -258,21 +256,24 @@ class _Slot:
                 start = index
         tokens = self.runtime.encode(messages[:head] + messages[start:])
         while len(tokens) > room:
-            start = self._cut(messages, start, len(tokens) - room // 2)
+            start = self._cut(messages, start, (len(tokens) - room // 2) / len(tokens))
             self._anchor = (start, messages[start])
             tokens = self.runtime.encode(messages[:head] + messages[start:])
         return tokens
 
-    def _cut(self, messages: Sequence[ChatMessage], start: int, excess: int) -> int:
-        """Index of the first message to keep so that `excess` tokens go, as far as there are any."""
+    def _cut(self, messages: Sequence[ChatMessage], start: int, share: float) -> int:
+        """Index of the first message to keep so that `share` of the prompt goes, if there is as much."""
         last = len(messages) - 1
         if start >= last:
             raise EngineError(
                 f"system and newest message exceed the context of {self.runtime.limits.context} tokens;"
                 " raise context_tokens or shorten the instructions"
             )
+        # Shares, because a message costs more than its content: the template adds its own tokens.
+        sizes = [self.runtime.size(message) for message in messages]
+        excess = share * (sum(sizes) - sum(sizes[:start]))
         while start < last and (excess > 0 or messages[start].role != "user"):
-            excess -= self.runtime.size(messages[start])
+            excess -= sizes[start]
             start += 1
         return start
 

@@ -1,9 +1,9 @@
 """Piper voices (VITS in ONNX Runtime): the first samples before the clause is finished.
 
-A voice is run in two parts: the front end once per utterance, then the decoder over a few frames at a time
-(voicepipe.engines.vits_graph says why that loses nothing). The first sound then costs the front end and a
-quarter of a second of audio, not the whole clause. A voice that cannot be cut is run whole; `whole_because`
-says why.
+A voice is run in two parts: the front end once per utterance, then the decoder over a few frames at
+a time (voicepipe.engines.vits_graph says why that loses nothing). The first sound then costs the
+front end and a quarter of a second of audio, not the whole clause. A voice that cannot be cut is run
+whole; `whole_because` says why.
 
 This is the one file that imports piper-tts (GPL-3.0-or-later), onnx and ONNX Runtime.
 """
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
 from numpy.typing import NDArray
 from piper.config import PiperConfig
 from piper.voice import PiperVoice
@@ -42,8 +42,9 @@ PAUSE_ELSE_S = 0.03
 class Pacing:
     """How much is done in one step. One frame of a 22,050 Hz voice is 11.6 ms of audio.
 
-    With two threads the decoder takes about 0.32 ms per frame and the front end 8 ms and 0.35 ms per phoneme;
-    with one thread 0.57 ms, and 10 ms and 0.6 ms per phoneme (joe, medium, on two x86-64 cores).
+    With two threads the decoder takes about 0.32 ms per frame, context included, and the front end
+    8 ms and 0.65 ms per phoneme; with one thread 0.57 ms, and 10 ms and 1 ms per phoneme (voice joe,
+    medium, on two x86-64 cores).
     """
 
     earliest_frames: int = 24
@@ -53,7 +54,7 @@ class Pacing:
     frames: int = 100
     """Most frames in one window; windows double up to it."""
     phonemes: int = 90
-    """Most phonemes in one utterance; a longer sentence is said in several, cut at its commas or words."""
+    """Most phonemes in one utterance; a longer sentence is cut at its commas or words."""
     joint_phonemes: int = 45
     """Most phonemes for which the front end and the first window are one step."""
 
@@ -68,9 +69,9 @@ class Utterance:
 
 
 class PiperTts:
-    """A voice from `model_path` (.onnx) and the .onnx.json beside it. Loads it: takes about half a second.
+    """A voice from `model_path` (.onnx) and the .onnx.json beside it. Loading takes about 0.6 s.
 
-    Raises ModelMissing, ModelCorrupt, and ConfigError for a speaker or a scale that the voice cannot have.
+    Raises ModelMissing, ModelCorrupt, and ConfigError for a speaker or a scale that it cannot have.
     """
 
     placement: Placement = "thread"
@@ -87,8 +88,8 @@ class PiperTts:
     ) -> None:
         """`length_scale` stretches time: 0.8 is fast, 1.2 is slow, None is the voice's own.
 
-        `speaker` chooses one of a voice of many, None is its default. `seed` fixes the voice's randomness: the
-        same text then has the same samples.
+        `speaker` chooses one of a voice of many, None is its default. `seed` fixes the voice's
+        randomness: the same text has the same samples.
         """
         config = _load_config(model_path)
         model = _load_model(model_path)
@@ -106,16 +107,12 @@ class PiperTts:
             self.whole_because = str(error)
             self._graph = _WholeGraph(_session(model, threads))
         else:
-            self._graph = _CutGraph(
-                _session(cut.front, threads), _session(cut.decoder, threads), cut
-            )
+            self._graph = _CutGraph(_session(cut.front, threads), _session(cut.decoder, threads), cut)
         self._voice = PiperVoice(session=self._graph.front, config=config)
 
     def synthesize(self, text: str, ctx: Context, *, first: bool) -> PiperSynthesis:
         pacing = self._pacing
-        return PiperSynthesis(
-            self._run(text, pacing.earliest_frames if first else pacing.first_frames)
-        )
+        return PiperSynthesis(self._run(text, pacing.earliest_frames if first else pacing.first_frames))
 
     def utterances(self, text: str) -> list[Utterance]:
         """What will be said, in order; [] if `text` holds nothing that can be spoken."""
@@ -165,9 +162,7 @@ class PiperTts:
             self._graph.frames(state), first_frames, self._pacing.frames, self._graph.reach_frames
         )
         for start, stop in plan:
-            yield TtsStep(
-                self._graph.decode(state, start, stop), last=stop == self._graph.frames(state)
-            )
+            yield TtsStep(self._graph.decode(state, start, stop), last=stop == self._graph.frames(state))
 
 
 class PiperSynthesis:
@@ -255,7 +250,7 @@ def plan_windows(frames: int, first: int, most: int, reach: int) -> list[tuple[i
 
 
 def split_phonemes(phonemes: Sequence[str], most: int) -> list[list[str]]:
-    """Parts of at most `most` phonemes: cut after a comma if there is one in the second half, else at a space."""
+    """Parts of at most `most` phonemes, cut after a comma in their second half, else at a space."""
     parts: list[list[str]] = []
     rest = list(phonemes)
     while len(rest) > most:
@@ -271,17 +266,15 @@ def split_phonemes(phonemes: Sequence[str], most: int) -> list[list[str]]:
 def _session(model: vits_graph.Model, threads: int) -> onnxruntime.InferenceSession:
     """Threads do not spin while they wait.
 
-    Alone, spinning gains nothing (front end 28 ms without, 25 to 29 with); with two sessions it costs (first
-    window 13 against 43 ms, twice the processor time), and beside one other busy thread more (38 + 23 against
-    58 + 44 ms). Medians of 12, two threads on two cores.
+    Spinning gains a tenth in the front end (28 and 25 ms), and then costs the decoder three times its
+    time, as the front end's threads are still spinning (13 and 43 ms). Beside one other busy thread
+    it was 38 + 23 ms without and 58 + 44 ms with. Medians of 12, two threads on two cores.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def _load_config(model_path: Path) -> PiperConfig:

@@ -60,6 +60,8 @@ class ScriptedVad:
 
     placement: Placement = "thread"
     name = "scripted-energy"
+    lag_s = 0.016
+    """Half a frame: the frame in which speech ends is still loud, in the mean by its first half."""
 
     def open(self) -> ScriptedVadStream:
         return ScriptedVadStream()
@@ -104,9 +106,7 @@ class ScriptedAsrStream:
             transcript = Transcript(text, "", final=True, encoded_s=seconds)
         else:
             words = text.split()[: int(seconds / SECONDS_PER_WORD)]
-            transcript = Transcript(
-                " ".join(words[:-1]), " ".join(words[-1:]), final=False, encoded_s=seconds
-            )
+            transcript = Transcript(" ".join(words[:-1]), " ".join(words[-1:]), final=False, encoded_s=seconds)
         return self._occupier.after(self._config.asr_ms, transcript)
 
     def close(self) -> None:

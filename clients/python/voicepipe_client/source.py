@@ -129,9 +129,7 @@ class Feed:
     def _voiced(self, clip: Clip, start: int, end: int) -> bool:
         if start >= clip.speech_end:
             return False
-        return end >= clip.speech_end or (
-            first_audible(clip.samples[start:end], self._rate_hz) is not None
-        )
+        return end >= clip.speech_end or (first_audible(clip.samples[start:end], self._rate_hz) is not None)
 
 
 class ClipSource:

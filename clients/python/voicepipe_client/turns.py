@@ -209,12 +209,17 @@ class Turns:
 
 
 def summarise(records: Sequence[TurnRecord]) -> dict[str, object]:
-    """What the last line of `--json` holds. A turn without content counts as infinitely late."""
+    """What the last line of `--json` holds.
+
+    The spreads run over the turns that were owed a reply: one without content counts as infinitely
+    late, one in which nothing was said (`empty`) does not count.
+    """
+    owed = [record for record in records if record.verdict != "empty"]
     return {
         "turns": len(records),
         "verdicts": dict(Counter(record.verdict for record in records)),
-        "felt_ms": spread([record.felt_ms for record in records]),
-        "system_ms": spread([record.system_ms for record in records]),
+        "felt_ms": spread([record.felt_ms for record in owed]),
+        "system_ms": spread([record.system_ms for record in owed]),
     }
 
 

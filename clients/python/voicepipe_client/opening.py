@@ -1,0 +1,128 @@
+"""From a URL to an upgraded connection, or to the error that says why not and what to do."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import msgspec
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as ws_connect
+from websockets.exceptions import InvalidHandshake, InvalidProxy, InvalidStatus, InvalidURI
+from websockets.http11 import Response
+from websockets.typing import Subprotocol
+
+from voicepipe import errors
+from voicepipe.wire import native
+
+PATH: Final = "/v1/voice"
+RECEIVE_QUEUE_FRAMES: Final = 64
+"""Over a second of 20 ms frames, 4 MiB at the very most."""
+PING_S: Final = 10.0
+DEFAULT_RETRY_MS: Final = 1000
+"""Where a refusal does not say when to come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Limits, s."""
+
+    open_s: float = 10.0
+    """TCP, TLS and upgrade."""
+    ready_s: float = 10.0
+    """From `session.start`, or the last `waiting`, to `session.ready`."""
+    send_s: float = 10.0
+    """For the transport to take one message."""
+    close_s: float = 2.0
+
+
+def voice_url(url: str, budget_ms: float | None, route: str | None) -> str:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - a property that checks
+    except ValueError as error:
+        raise errors.UsageError(f"{url}: {error}", field="url") from None
+    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
+    if scheme not in ("ws", "wss") or not parts.hostname:
+        raise errors.UsageError(f"{url}: expected a URL like ws://127.0.0.1:8765", field="url")
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    if budget_ms is not None:
+        query.append(("budget_ms", f"{budget_ms:g}"))
+    if route is not None:
+        query.append(("route", route))
+    path = parts.path if parts.path not in ("", "/") else PATH
+    return urlunsplit((scheme, parts.netloc, path, urlencode(query), ""))
+
+
+async def open_connection(url: str, token: str | None, timeouts: Timeouts) -> ClientConnection:
+    try:
+        return await ws_connect(
+            url,
+            subprotocols=[Subprotocol(native.PROTOCOL)],
+            additional_headers={"Authorization": f"Bearer {token}"} if token else None,
+            compression=None,  # PCM does not deflate
+            proxy=None if _is_loopback(url) else True,
+            open_timeout=timeouts.open_s,
+            close_timeout=timeouts.close_s,
+            ping_interval=PING_S,
+            ping_timeout=PING_S,
+            max_size=max(native.MAX_TEXT_BYTES, native.MAX_BINARY_BYTES),
+            max_queue=RECEIVE_QUEUE_FRAMES,
+        )
+    except InvalidStatus as error:
+        raise _not_upgraded(url, error.response) from None
+    except TimeoutError:
+        raise errors.ServerUnreachable(
+            f"{url}: no answer within {timeouts.open_s:g} s; is the address right?"
+        ) from None
+    except OSError as error:
+        raise errors.ServerUnreachable(
+            f"{url}: nobody answers ({error}); start a server with `voicepipe serve`"
+        ) from None
+    except (InvalidURI, InvalidProxy) as error:
+        raise errors.UsageError(str(error), field="url") from None
+    except InvalidHandshake as error:
+        raise errors.ServerUnreachable(f"{url}: what answers there is no voicepipe server ({error})") from None
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _RefusedBody(msgspec.Struct):
+    reason: str
+    retry_after_ms: int
+
+
+class _Body(msgspec.Struct):
+    refused: _RefusedBody
+
+
+def _not_upgraded(url: str, response: Response) -> errors.VoicepipeError:
+    status = response.status_code
+    if status == 503:
+        return _refused(response)
+    if status in (401, 403):
+        what = "the token is missing or not accepted; set VOICEPIPE_TOKEN"
+    elif status == 404:
+        what = f"no voice endpoint there; it is {PATH}"
+    else:
+        what = "expected a WebSocket"
+    return errors.ServerUnreachable(f"{url}: HTTP {status}: {what}")
+
+
+def _refused(response: Response) -> errors.Refused:
+    """Body {"refused": {"reason", "retry_after_ms"}}; a proxy's 503 may have Retry-After only."""
+    try:
+        refused = msgspec.json.decode(response.body, type=_Body).refused
+        return errors.Refused(refused.reason, max(0, refused.retry_after_ms))
+    except (msgspec.DecodeError, RecursionError):
+        seconds = response.headers.get("Retry-After", "")
+        retry_ms = int(seconds) * 1000 if seconds.isascii() and seconds.isdigit() else None
+        return errors.Refused("unavailable", DEFAULT_RETRY_MS if retry_ms is None else retry_ms)

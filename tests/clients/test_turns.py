@@ -1,0 +1,280 @@
+"""Records and gaps as the client sees them, with literal times."""
+
+from __future__ import annotations
+
+import pytest
+from voicepipe_client.player import Player
+from voicepipe_client.source import OutFrame
+from voicepipe_client.turns import Event, TurnRecord, Turns, refused_summary, spread, summarise
+
+from voicepipe.errors import Refused
+from voicepipe.wire.native import (
+    AudioFrame,
+    Blame,
+    ReplyDone,
+    ReplyInterrupted,
+    ReplyText,
+    Speculation,
+    SpeechStarted,
+    Stages,
+    StageTimes,
+    TranscriptFinal,
+    TranscriptPartial,
+    TurnCommitted,
+    TurnEnded,
+    TurnReopened,
+    Verdict,
+)
+
+RATE = 16_000
+LOUD = b"\x00\x10" * 320
+STAGES = Stages(StageTimes(96.0, 0.0), StageTimes(), StageTimes(), StageTimes(), StageTimes(0.0, 4.0))
+
+
+def ended(turn: int, verdict: Verdict = "met", blame: Blame | None = None) -> TurnEnded:
+    return TurnEnded(turn, verdict, 100.0, 12.5, STAGES, Speculation(True, 1, 300.0, 0.0), blame)
+
+
+class Scene:
+    """A `Turns` with its player, fed line by line."""
+
+    def __init__(self, *, labelled: bool = True) -> None:
+        self.player = Player(RATE)
+        self.turns = Turns(self.player, labelled=labelled, now=0.0)
+
+    def say(self, now: float, *, voiced: bool = True, clip: int | None = 0) -> None:
+        self.turns.on_sent(OutFrame(b"", voiced, clip), now)
+
+    def hush(self, now: float) -> None:
+        self.turns.on_sent(OutFrame(b"", voiced=False, clip=None), now)
+
+    def hear(self, now: float, *events: Event) -> None:
+        for event in events:
+            self.turns.on_event(event, now)
+
+
+def question(scene: Scene) -> None:
+    """Speech until 1.00, committed at 1.10 as turn 1 in epoch 1."""
+    scene.hear(0.3, SpeechStarted(1))
+    scene.say(0.98)
+    scene.hear(0.99, TranscriptPartial(1, "what", "time"))
+    scene.say(1.00)
+    scene.hush(1.02)
+    scene.hear(1.10, TranscriptFinal(1, "What time?"), TurnCommitted(1, 1))
+
+
+def answer(scene: Scene, *, now: float = 1.12, epoch: int = 1) -> None:
+    """20 ms of sound from `now` on, all of it sent."""
+    scene.hear(now, ReplyText(1, epoch, "It is "), ReplyText(1, epoch, "noon."))
+    scene.hear(now, AudioFrame(epoch, 0, LOUD), ReplyDone(1, epoch, 320))
+
+
+def test_a_turn_as_printed() -> None:
+    scene = Scene()
+    question(scene)
+    answer(scene)
+    scene.hear(1.2, ended(1, "missed", Blame("llm", "wait", 7.5)))
+    zero = {"wait_ms": 0.0, "service_ms": 0.0}
+    assert scene.turns.records[0].as_dict() == {
+        "turn": 1,
+        "transcript": "What time?",
+        "reply": "It is noon.",
+        "verdict": "missed",
+        "felt_ms": 120.0,
+        "system_ms": 12.5,
+        "stages": {
+            "endpoint": {"wait_ms": 96.0, "service_ms": 0.0},
+            "asr": zero,
+            "llm": zero,
+            "tts": zero,
+            "send": {"wait_ms": 0.0, "service_ms": 4.0},
+        },
+        "speculation": {"hit": True, "attempts": 1, "saved_ms": 300.0, "wasted_ms": 0.0},
+        "blame": {"stage": "llm", "kind": "wait", "ms": 7.5},
+    }
+
+
+def test_the_felt_gap_ends_when_content_sounds() -> None:
+    """Half a second of silence in front of the words is felt, although it has long arrived."""
+    scene = Scene()
+    question(scene)
+    scene.hear(1.12, AudioFrame(1, 0, bytes(16_000)), AudioFrame(1, 8000, LOUD))
+    scene.hear(2.0, ended(1))
+    record = scene.turns.records[0]
+    assert record.felt_ms == pytest.approx(620.0)
+    assert record.received_ms == pytest.approx(120.0)
+
+
+def test_without_content_there_is_no_gap() -> None:
+    scene = Scene()
+    question(scene)
+    scene.hear(1.12, AudioFrame(1, 0, bytes(640)))
+    scene.hear(1.3, ended(1, "failed"))
+    assert scene.turns.records[0].felt_ms is None
+
+
+def test_a_reopened_turn_is_measured_at_its_last_commit() -> None:
+    """The first answer was taken back: neither its text nor its sound counts."""
+    scene = Scene()
+    question(scene)
+    answer(scene)
+    scene.hear(1.14, TurnReopened(1, 1))
+    scene.say(1.5)
+    scene.hush(1.52)
+    scene.hear(1.6, TranscriptFinal(1, "What time is it?"), TurnCommitted(1, 3))
+    scene.hear(1.61, AudioFrame(1, 320, LOUD))
+    scene.hear(1.65, ReplyText(1, 3, "Noon."), AudioFrame(3, 0, LOUD))
+    scene.hear(1.9, ended(1))
+    record = scene.turns.records[0]
+    assert record.felt_ms == pytest.approx(150.0)
+    assert (record.transcript, record.reply) == ("What time is it?", "Noon.")
+
+
+def test_content_heard_before_a_barge_in_counts() -> None:
+    scene = Scene()
+    question(scene)
+    answer(scene)
+    scene.hear(1.13, ReplyInterrupted(1, 1, 10.0), ended(1))
+    assert scene.turns.records[0].felt_ms == pytest.approx(120.0)
+
+
+def test_content_cut_before_it_sounds_does_not() -> None:
+    scene = Scene()
+    question(scene)
+    scene.hear(1.12, AudioFrame(1, 0, bytes(16_000)), AudioFrame(1, 8000, LOUD))
+    scene.hear(1.2, ReplyInterrupted(1, 1, 80.0), ended(1, "interrupted"))
+    assert scene.turns.records[0].felt_ms is None
+
+
+def test_a_commit_in_a_pause_is_measured_from_the_pause() -> None:
+    scene = Scene()
+    question(scene)
+    answer(scene)
+    scene.say(1.3)
+    scene.hear(1.4, ended(1))
+    assert scene.turns.records[0].felt_ms == pytest.approx(120.0)
+
+
+def test_without_labels_the_servers_estimate_stands_in() -> None:
+    scene = Scene(labelled=False)
+    scene.hush(1.0)
+    scene.hear(1.1, TurnCommitted(1, 1))
+    answer(scene)
+    scene.hear(1.2, ended(1))
+    assert scene.turns.records[0].felt_ms == 100.0
+    assert scene.turns.records[0].received_ms is None
+
+
+def test_the_recording_of_a_turn() -> None:
+    scene = Scene()
+    scene.say(1.0, clip=4)
+    scene.hear(1.1, TurnCommitted(1, 1), ended(1))
+    assert scene.turns.records[0].clip == 4
+
+
+# --- when to go on --------------------------------------------------------------------------------
+
+
+def test_settled_when_the_answer_has_been_played() -> None:
+    scene = Scene()
+    question(scene)
+    answer(scene, now=1.20)
+    assert not scene.turns.settled(9.0)  # no verdict yet
+    scene.hear(1.21, ended(1))
+    assert not scene.turns.settled(1.215)  # still sounding
+    assert scene.turns.settled(1.25)
+
+
+def test_an_answer_to_half_a_recording_settles_nothing() -> None:
+    """Turn 1 was committed in a pause; the recording's end belongs to a turn that is to come."""
+    scene = Scene()
+    question(scene)
+    answer(scene)
+    scene.say(1.3)
+    scene.hush(1.32)
+    scene.hear(1.33, ended(1))
+    assert not scene.turns.settled(1.4)
+    assert not scene.turns.settled(4.32)
+    scene.hear(1.41, TurnCommitted(2, 3), ended(2, "empty"))
+    assert scene.turns.settled(1.5)
+
+
+def test_nobody_heard_anything() -> None:
+    scene = Scene()
+    scene.say(1.0)
+    scene.hush(1.02)
+    assert not scene.turns.settled(3.99)
+    assert scene.turns.settled(4.0)
+
+
+def test_a_recording_is_not_settled_while_it_plays() -> None:
+    scene = Scene()
+    scene.say(1.0, voiced=False)
+    assert not scene.turns.settled(60.0)
+
+
+def test_an_open_turn_is_waited_for_within_a_bound() -> None:
+    scene = Scene()
+    question(scene)
+    assert not scene.turns.settled(21.0)
+    assert scene.turns.settled(21.2)
+
+
+def test_a_late_word_about_an_ended_turn_opens_nothing() -> None:
+    scene = Scene()
+    question(scene)
+    scene.hear(1.2, ended(1))
+    scene.hear(1.21, TranscriptFinal(1, "What time?"))
+    assert scene.turns.settled(1.3)
+
+
+# --- summaries ------------------------------------------------------------------------------------
+
+
+def record(felt_ms: float | None, verdict: Verdict = "met") -> TurnRecord:
+    return TurnRecord(1, "", "", verdict, felt_ms, 10.0, STAGES, ended(1).speculation, None)
+
+
+def test_a_turn_without_content_counts_as_infinite() -> None:
+    summary = summarise([record(100.0), record(None, "failed"), record(300.0, "missed")])
+    assert summary["turns"] == 3
+    assert summary["verdicts"] == {"met": 1, "failed": 1, "missed": 1}
+    assert summary["felt_ms"] == {
+        "p50": 300.0,
+        "p95": None,
+        "p99": None,
+        "min": 100.0,
+        "max": None,
+    }
+
+
+def test_an_empty_turn_is_owed_nothing() -> None:
+    summary = summarise([record(100.0), record(None, "empty")])
+    assert summary["turns"] == 2
+    assert summary["felt_ms"] == dict.fromkeys(["p50", "p95", "p99", "min", "max"], 100.0)
+
+
+def test_no_turn_at_all() -> None:
+    nothing = dict.fromkeys(["p50", "p95", "p99", "min", "max"], None)
+    assert summarise([]) == {
+        "turns": 0,
+        "verdicts": {},
+        "felt_ms": nothing,
+        "system_ms": nothing,
+    }
+
+
+def test_spread_by_nearest_rank() -> None:
+    assert spread([float(n) for n in range(1, 101)]) == {
+        "p50": 50.0,
+        "p95": 95.0,
+        "p99": 99.0,
+        "min": 1.0,
+        "max": 100.0,
+    }
+
+
+def test_refused() -> None:
+    assert refused_summary(Refused("capacity", 1500)) == {
+        "refused": {"reason": "capacity", "retry_after_ms": 1500}
+    }

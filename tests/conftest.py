@@ -1,0 +1,53 @@
+"""Fixtures of the whole suite: the real models, fetched once into the user's cache."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from voicepipe.errors import ModelError
+from voicepipe.models.place import default_root
+from voicepipe.models.store import ModelStore
+
+
+@pytest.fixture(scope="session")
+def model() -> Callable[[str], Path]:
+    """A known model by name; fetched where it is missing. Skips, with the reason, where it cannot be had."""
+    store = ModelStore(default_root(os.environ))
+
+    def ensure(name: str) -> Path:
+        try:
+            return store.ensure(name)
+        except ModelError as exc:
+            if os.environ.get("CI"):
+                raise
+            pytest.skip(f"{name}: {exc.message}")
+
+    return ensure
+
+
+@pytest.fixture(scope="session")
+def whisper_dir(model: Callable[[str], Path]) -> Path:
+    """Whisper tiny.en as faster-whisper loads it."""
+    return model("whisper-tiny.en")
+
+
+@pytest.fixture(scope="session")
+def smollm2_path(model: Callable[[str], Path]) -> Path:
+    """SmolLM2-135M-Instruct, a GGUF file."""
+    return model("smollm2-135m-instruct")
+
+
+@pytest.fixture(scope="session")
+def piper_voice_path(model: Callable[[str], Path]) -> Path:
+    """The voice's .onnx, its .onnx.json beside it."""
+    return model("piper-en_US-joe-medium")
+
+
+@pytest.fixture(scope="session")
+def speech_dir(model: Callable[[str], Path]) -> Path:
+    """Real human speech: two_cities.wav, beckett.wav."""
+    return model("speech-samples")

@@ -1,0 +1,181 @@
+"""The gate's rules, without a socket."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from voicepipe.core.admission import Refuse, SessionRequest
+from voicepipe.gate import (
+    AccessRules,
+    Crowd,
+    Gate,
+    Visit,
+    is_loopback,
+    refusal_reply,
+    session_request,
+)
+from voicepipe.webfiles import Reply
+
+FEW = Crowd(1, 1)
+LAN = "192.0.2.7"
+
+
+def visit(target: str = "/v1/voice", *, peer: str = "127.0.0.1", **headers: str) -> Visit:
+    return Visit("GET", target, {k.replace("_", "-"): v for k, v in headers.items()}, peer)
+
+
+def check(rules: AccessRules, request: Visit, crowd: Crowd = FEW, **kw: Any) -> str | None:
+    away = Gate(rules).check(request, crowd, **{"port": 8765, "draining": False, **kw})
+    return None if away is None else f"{away.reply.status.value} {away.reason}"
+
+
+def test_a_loopback_client_without_anything_passes() -> None:
+    assert check(AccessRules(), visit()) is None
+
+
+def test_the_checks_run_in_their_order() -> None:
+    rules = AccessRules(max_connections=4, max_connections_per_address=2, tokens=frozenset({"t"}))
+    hostile = visit(peer=LAN, origin="https://evil.example")
+    assert check(rules, hostile, Crowd(5, 5), draining=True) == "503 draining"
+    assert check(rules, hostile, Crowd(5, 5)) == "503 connections"
+    assert check(rules, hostile, Crowd(4, 3)) == "429 connections_per_address"
+    assert check(rules, hostile, Crowd(4, 2)) == "403 origin"
+    assert check(rules, visit(peer=LAN), Crowd(4, 2)) == "401 credentials"
+    assert check(rules, visit(peer=LAN, authorization="Bearer t"), Crowd(4, 2)) is None
+
+
+def test_a_proxy_on_loopback_may_stand_for_many() -> None:
+    assert check(AccessRules(max_connections_per_address=2), visit(), Crowd(50, 50)) is None
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:8765", "http://127.0.0.1:8765", "https://[::1]:8765"])
+def test_our_own_page_on_loopback_may_connect(origin: str) -> None:
+    assert check(AccessRules(), visit(origin=origin)) is None
+    assert check(AccessRules(), visit(origin=origin), port=9999) == "403 origin"
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "null",
+        "",
+        "https://app.example.evil.test",
+        "https://evil.test/https://app.example",
+        "http://app.example",
+        "https://app.example:8443",
+        "https://app.example, https://app.example",
+        "http://localhost:8765.evil.test",
+    ],
+)
+def test_origins_are_matched_whole(origin: str) -> None:
+    rules = AccessRules(origins=frozenset({"https://app.example"}))
+    assert check(rules, visit(origin=origin)) == "403 origin"
+    assert check(rules, visit(origin="https://app.example")) is None
+
+
+def test_without_tokens_only_loopback_gets_in_unless_told_otherwise() -> None:
+    assert check(AccessRules(), visit(authorization="Bearer anything")) is None
+    assert check(AccessRules(), visit(peer=LAN)) == "401 credentials"
+    assert check(AccessRules(), visit(peer=LAN, authorization="Bearer x")) == "401 credentials"
+    assert check(AccessRules(insecure=True), visit(peer=LAN)) is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "passes"),
+    [
+        ({"authorization": "Bearer second"}, True),
+        ({"authorization": "bearer first"}, True),
+        ({"sec_websocket_protocol": "voicepipe.v1, second"}, True),
+        ({"sec_websocket_protocol": "second,voicepipe.v1"}, True),
+        ({"sec_websocket_protocol": "voicepipe.v1"}, False),
+        ({"authorization": "Bearer wrong", "sec_websocket_protocol": "voicepipe.v1, first"}, False),
+        ({"authorization": "Bearer first, Bearer first"}, False),
+        ({"authorization": "Basic first"}, False),
+        ({"authorization": "Bearer "}, False),
+        ({}, False),
+    ],
+)
+def test_configured_tokens_are_needed_even_on_loopback(headers: dict[str, str], passes: bool) -> None:
+    rules = AccessRules(tokens=frozenset({"first", "second"}), insecure=True)
+    assert check(rules, visit(**headers)) == (None if passes else "401 credentials")
+
+
+def test_tokens_do_not_show_in_a_repr() -> None:
+    assert "hush" not in repr(AccessRules(tokens=frozenset({"hush"})))
+
+
+@pytest.mark.parametrize(
+    ("peer", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:192.0.2.7", False),
+        ("fe80::1%eth0", False),
+        ("192.0.2.7", False),
+        ("", False),
+        ("localhost", False),
+    ],
+)
+def test_loopback(peer: str, expected: bool) -> None:
+    assert is_loopback(peer) is expected
+
+
+def test_metrics_are_for_loopback_unless_public() -> None:
+    assert Gate(AccessRules()).may_read_metrics(visit())
+    assert not Gate(AccessRules()).may_read_metrics(visit(peer=LAN))
+    assert Gate(AccessRules(metrics_public=True)).may_read_metrics(visit(peer=LAN))
+
+
+def test_what_admission_is_told() -> None:
+    request = visit("/v1/voice?budget_ms=250&route=support&x=1&route=sales")
+    assert session_request(request) == SessionRequest("127.0.0.1", 250.0, "sales")
+    assert session_request(visit()) == SessionRequest("127.0.0.1", None, "")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "budget_ms=",
+        "budget_ms=fast",
+        "budget_ms=nan",
+        "budget_ms=inf",
+        "budget_ms=-1",
+        "budget_ms=0",
+        "budget_ms=60001",
+        "route=a/b",
+        "route=" + 65 * "a",
+        "route=%0A",
+    ],
+)
+def test_parameters_without_sense_are_a_bad_request(query: str) -> None:
+    reply = session_request(visit(f"/v1/voice?{query}"))
+    assert isinstance(reply, Reply) and reply.status == 400
+
+
+def test_a_flood_of_parameters_is_not_parsed() -> None:
+    assert visit("/v1/voice?" + "&".join(f"k{i}=v" for i in range(17))).query == {}
+
+
+@pytest.mark.parametrize(
+    ("target", "protocols", "expected"),
+    [
+        ("/v1/voice", "voicepipe.v1", True),
+        ("/v1/voice", "voicepipe.v1, token", True),
+        ("/v1/voice?refuse=http", "voicepipe.v1", False),
+        ("/v1/voice", "", False),
+        ("/v1/voice", "chat", False),
+    ],
+)
+def test_who_can_read_a_refusal_after_the_upgrade(target: str, protocols: str, expected: bool) -> None:
+    assert visit(target, sec_websocket_protocol=protocols).can_read_refusal is expected
+
+
+def test_a_refusal_says_when_to_come_back_rounded_up_to_seconds() -> None:
+    reply = refusal_reply(Refuse("capacity", 1_001))
+    assert reply.status == 503 and reply.headers["Retry-After"] == "2"
+    assert json.loads(reply.body) == {"refused": {"reason": "capacity", "retry_after_ms": 1001}}

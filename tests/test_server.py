@@ -1,0 +1,701 @@
+"""The server on real sockets of the loopback interface, with a scripted handler in place of sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import socket
+import struct
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed as WebsocketClosed
+from websockets.exceptions import InvalidMessage, InvalidStatus
+from websockets.typing import Subprotocol
+
+from voicepipe.connection import Connection, ConnectionClosed
+from voicepipe.core.admission import CountAdmission, Grant, Refuse, SessionRequest
+from voicepipe.errors import BadJson, EnvironmentFailure, PortInUse
+from voicepipe.gate import AccessRules
+from voicepipe.metrics import Metrics
+from voicepipe.server import Handler, Readiness, ServerSettings, VoiceServer
+
+V1 = [Subprotocol("voicepipe.v1")]
+SETTINGS = ServerSettings(port=0, grace_s=0.0, close_timeout_s=0.5)
+
+
+async def echo(connection: Connection, grant: Grant) -> None:
+    while True:
+        await connection.send(await connection.recv())
+
+
+class House:
+    """A running server with everything around it in reach."""
+
+    def __init__(self, handler: Handler, settings: ServerSettings, admission: Any) -> None:
+        self.metrics = Metrics(CollectorRegistry())
+        self.admission = admission
+        self.state = Readiness(True)
+        self.server = VoiceServer(
+            settings,
+            handler,
+            admission=admission,
+            metrics=self.metrics,
+            ready=lambda: self.state,
+        )
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(f"voicepipe_{name}", labels)
+
+    def connect(self, path: str = "/v1/voice", **options: Any) -> connect:
+        options = {"subprotocols": V1, "compression": None, "proxy": None, **options}
+        return connect(f"ws://127.0.0.1:{self.server.port}{path}", **options)
+
+    async def http(self, target: str, method: str = "GET", **headers: str) -> HttpAnswer:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
+        lines = [f"{method} {target} HTTP/1.1", "Host: here"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        raw = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return HttpAnswer(raw)
+
+    async def emptied(self) -> None:
+        """Until every socket is gone and every lease is back."""
+        await until(lambda: self.server.connections == 0 and self.admission.snapshot().active == 0)
+
+
+class HttpAnswer:
+    def __init__(self, raw: bytes) -> None:
+        head, _, self.body = raw.partition(b"\r\n\r\n")
+        first, *rest = head.decode().split("\r\n")
+        self.status = int(first.split()[1])
+        self.headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in rest)}
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until it holds. The test's own time limit is the bound."""
+    while not condition():
+        await turn()
+
+
+async def turn() -> None:
+    """One round of the event loop in which sockets are looked at."""
+    done = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(0.001, done.set_result, None)
+    await done
+
+
+@asynccontextmanager
+async def house(
+    handler: Handler = echo, settings: ServerSettings = SETTINGS, admission: Any = None
+) -> AsyncIterator[House]:
+    built = House(handler, settings, CountAdmission(8) if admission is None else admission)
+    async with built.server:
+        yield built
+
+
+async def closing(ws: ClientConnection) -> tuple[int, str]:
+    """(code, reason) with which the server closes."""
+    with pytest.raises(WebsocketClosed) as caught:
+        while True:
+            await ws.recv()
+    assert caught.value.rcvd is not None, "closed without a close frame"
+    return caught.value.rcvd.code, caught.value.rcvd.reason
+
+
+# --- messages
+
+
+async def test_text_and_binary_pass_through_both_ways() -> None:
+    async with house() as h, h.connect() as ws:
+        assert ws.subprotocol == "voicepipe.v1"
+        for message in ("héllo", b"\x00\x01\xff", "", b"", b"x" * 65_536):
+            await ws.send(message)
+            assert await ws.recv() == message
+
+
+async def test_the_handler_sees_the_request_and_its_grant() -> None:
+    seen: list[Any] = []
+
+    async def look(connection: Connection, grant: Grant) -> None:
+        seen.extend([connection.peer, connection.query, connection.headers["x-thing"], grant])
+
+    path = "/v1/voice?budget_ms=300&route=a"
+    async with house(look) as h, h.connect(path, additional_headers={"X-Thing": "1"}) as ws:
+        assert await closing(ws) == (1000, "")
+    request = SessionRequest("127.0.0.1", 300.0, "a")
+    assert seen == ["127.0.0.1", {"budget_ms": "300", "route": "a"}, "1", Grant(1, request)]
+
+
+async def test_the_peers_close_reaches_the_handler_with_its_code() -> None:
+    ended: asyncio.Queue[ConnectionClosed] = asyncio.Queue()
+
+    async def listen(connection: Connection, grant: Grant) -> None:
+        try:
+            await connection.recv()
+        except ConnectionClosed as closed:
+            ended.put_nowait(closed)
+            with pytest.raises(ConnectionClosed) as again:
+                await connection.send("too late")
+            assert again.value.code == closed.code
+            raise
+
+    async with house(listen) as h:
+        ws = await h.connect()
+        await ws.close(4321, "bye")
+        closed = await ended.get()
+        assert (closed.code, closed.reason) == (4321, "bye")
+        ws = await h.connect()
+        ws.transport.abort()
+        assert (await ended.get()).code == 1006
+        await h.emptied()
+        assert h.value("session_failures_total") == 0
+
+
+@pytest.mark.parametrize("message", [b"x" * 65_537, "x" * 65_537])
+async def test_an_oversized_message_closes_with_1009_and_is_counted(message: str | bytes) -> None:
+    async with house() as h, h.connect() as ws, h.connect() as bystander:
+        await ws.send(message)
+        assert (await closing(ws))[0] == 1009
+        await until(lambda: h.value("client_errors_total", code="too_large") == 1)
+        await bystander.send("still here")
+        assert await bystander.recv() == "still here"
+
+
+async def test_text_that_is_not_utf8_closes_with_1007() -> None:
+    async with house() as h, h.connect() as ws:
+        await ws.send(b"\xff\xfe", text=True)
+        assert (await closing(ws))[0] == 1007
+        await until(lambda: h.value("client_errors_total", code="encoding") == 1)
+
+
+# --- ends of sessions
+
+
+async def test_a_bug_costs_its_own_session_only_and_is_logged_without_content(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def buggy(connection: Connection, grant: Grant) -> None:
+        said = await connection.recv()
+        if said == "crash":
+            raise RuntimeError(f"they said {said}")
+        await echo(connection, grant)
+
+    async with house(buggy) as h, h.connect() as bystander:
+        await bystander.send("fine")
+        async with h.connect() as ws:
+            await ws.send("crash")
+            assert await closing(ws) == (1011, "internal error")
+        await bystander.send("hello")
+        assert await bystander.recv() == "hello"
+        assert h.value("session_failures_total") == 1
+    text = caplog.text
+    assert "RuntimeError" in text and "in buggy" in text and "they said crash" not in text
+
+
+async def test_an_error_out_of_a_task_group_closes_with_its_own_code() -> None:
+    async def strict(connection: Connection, grant: Grant) -> None:
+        async def reader() -> None:
+            await connection.recv()
+            raise BadJson("no JSON at all")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(reader())
+            group.create_task(asyncio.Event().wait())
+
+    async with house(strict) as h, h.connect() as ws:
+        await ws.send("?")
+        assert await closing(ws) == (4400, "bad_json")
+        assert h.value("client_errors_total", code="bad_json") == 1
+        assert h.value("session_failures_total") == 0
+
+
+async def test_a_long_reason_is_cut_to_what_a_close_frame_holds() -> None:
+    async def wordy(connection: Connection, grant: Grant) -> None:
+        await connection.close(4400, "ü" * 100)
+
+    async with house(wordy) as h, h.connect() as ws:
+        assert await closing(ws) == (4400, "ü" * 61)
+
+
+# --- admission
+
+
+async def test_of_n_plus_k_connections_at_once_exactly_n_get_in() -> None:
+    async def welcome(connection: Connection, grant: Grant) -> None:
+        await connection.send("in")
+        await echo(connection, grant)
+
+    async with house(welcome, admission=CountAdmission(3)) as h, AsyncExitStack() as stack:
+        clients = await asyncio.gather(*[h.connect() for _ in range(8)])
+        for ws in clients:
+            stack.push_async_callback(ws.close)
+        answers = [await ws.recv() for ws in clients]
+        refused = [json.loads(answer) for answer in answers if answer != "in"]
+        assert answers.count("in") == 3 and len(refused) == 5
+        assert all(message["type"] == "refused" for message in refused)
+        assert all(message["reason"] == "capacity" for message in refused)
+        assert all(1_000 <= message["retry_after_ms"] <= 30_000 for message in refused)
+        assert h.value("leases", kind="session") == h.value("sessions_active") == 3
+        assert h.value("refusals_total", reason="capacity") == 5
+
+
+async def test_who_cannot_read_a_refused_message_gets_a_503() -> None:
+    async with house(admission=CountAdmission(0)) as h:
+        for path, options in [("/v1/voice?refuse=http", {}), ("/v1/voice", {"subprotocols": None})]:
+            with pytest.raises(InvalidStatus) as caught:
+                await h.connect(path, **options)
+            response = caught.value.response
+            assert response.status_code == 503 and response.headers["Retry-After"] == "30"
+            body = json.loads(response.body)
+            assert body == {"refused": {"reason": "capacity", "retry_after_ms": 30_000}}
+
+
+async def test_others_get_the_upgrade_a_message_and_1013_and_no_session() -> None:
+    async with house(admission=CountAdmission(0)) as h, h.connect() as ws:
+        message = json.loads(await ws.recv())
+        assert message == {"type": "refused", "reason": "capacity", "retry_after_ms": 30_000}
+        assert await closing(ws) == (1013, "capacity")
+        assert h.admission.snapshot().granted == 0
+
+
+async def test_a_client_without_a_subprotocol_is_served() -> None:
+    async with house() as h, h.connect(subprotocols=None) as ws:
+        assert ws.subprotocol is None
+        await ws.send("hi")
+        assert await ws.recv() == "hi"
+
+
+async def test_nobody_is_let_in_before_the_server_is_ready() -> None:
+    async with house() as h:
+        h.state = Readiness(False, "warming_up")
+        async with h.connect() as ws:
+            assert json.loads(await ws.recv())["reason"] == "warming_up"
+        assert (await h.http("/readyz")).json == {"ready": False, "reason": "warming_up"}
+        h.state = Readiness(True)
+        answer = await h.http("/readyz")
+        assert (answer.status, answer.json) == (200, {"ready": True})
+        async with h.connect() as ws:
+            await ws.send("now")
+            assert await ws.recv() == "now"
+
+
+async def test_a_budget_without_sense_is_a_400_and_takes_no_lease() -> None:
+    async with house() as h:
+        with pytest.raises(InvalidStatus) as caught:
+            await h.connect("/v1/voice?budget_ms=soon")
+        assert caught.value.response.status_code == 400
+        assert h.admission.snapshot().granted == 0
+
+
+async def test_a_request_that_is_no_handshake_takes_no_lease() -> None:
+    async with house() as h:
+        assert (await h.http("/v1/voice")).status == 426
+        assert (await h.http("/v1/voice", Upgrade="websocket", Connection="Upgrade")).status == 400
+        assert h.admission.snapshot().granted == 0
+
+
+class Sabotage(CountAdmission):
+    """Grants, and lets something happen to the connection between the lease and the 101."""
+
+    def __init__(self, act: Callable[[Any], None]) -> None:
+        super().__init__(1)
+        self.act = act
+        self.sockets: set[Any] = set()
+
+    def on_connect(self, request: SessionRequest, now: float) -> Grant | Refuse:
+        decision = super().on_connect(request, now)
+        (ws,) = self.sockets
+        self.act(ws)
+        return decision
+
+
+def _peer_lost(ws: Any) -> None:
+    ws.transport.abort()
+    ws.protocol.receive_eof()
+
+
+def _cancelled(ws: Any) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+def _write_fails(ws: Any) -> None:
+    def fail(response: object) -> None:
+        raise OSError("broken pipe")
+
+    ws.protocol.send_response = fail
+
+
+def _aborted(ws: Any) -> None:
+    ws.transport.abort()
+
+
+@pytest.mark.parametrize(
+    ("act", "handled"),
+    [(_peer_lost, 0), (_write_fails, 0), (_aborted, 3), (_cancelled, 3)],
+    ids=["peer lost", "write fails", "aborted", "cancelled"],
+)
+async def test_a_handshake_that_dies_after_the_lease_gives_it_back(act: Any, handled: int) -> None:
+    handlers = 0
+
+    async def count(connection: Connection, grant: Grant) -> None:
+        nonlocal handlers
+        handlers += 1
+        await connection.recv()
+
+    admission = Sabotage(act)
+    async with house(count, admission=admission) as h:
+        admission.sockets = h.server._socket_class.everyone  # type: ignore[assignment]
+        for number in range(1, 4):
+            with pytest.raises((WebsocketClosed, InvalidMessage, OSError)):
+                async with h.connect() as ws:
+                    await ws.recv()
+            await h.emptied()
+            assert admission.snapshot().granted == number
+        assert h.value("leases", kind="session") == h.value("sessions_active") == 0
+    assert handlers == handled
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
+async def test_two_hundred_connects_and_drops_leave_nothing_behind() -> None:
+    async with house() as h:
+
+        async def visit(number: int) -> None:
+            ws = await h.connect()
+            await ws.send("x")
+            await ws.recv()
+            if number % 2:
+                linger = struct.pack("ii", 1, 0)  # a reset instead of a goodbye
+                ws.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                ws.transport.abort()
+                await ws.wait_closed()
+            else:
+                await ws.close()
+
+        async def census() -> tuple[int, int]:
+            await h.emptied()
+            await until(lambda: len(asyncio.all_tasks()) <= tasks_at_rest)
+            gc.collect()
+            return len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
+
+        tasks_at_rest = len(asyncio.all_tasks())
+        await visit(0)
+        before = await census()
+        for number in range(200):
+            await visit(number)
+        assert await census() == before
+        snapshot = h.admission.snapshot()
+        assert (snapshot.active, snapshot.granted) == (0, 201)
+        assert h.value("leases", kind="session") == h.value("sessions_active") == 0
+
+
+# --- the slow reader
+
+
+async def test_a_client_that_stops_reading_is_let_go_and_its_lease_comes_back() -> None:
+    swallowed = 0
+    why: list[ConnectionClosed] = []
+
+    async def talk(connection: Connection, grant: Grant) -> None:
+        nonlocal swallowed
+        try:
+            while True:
+                await connection.send(bytes(960))  # 20 ms of 24 kHz
+                swallowed += 960
+        except ConnectionClosed as closed:
+            why.append(closed)
+            raise
+
+    settings = replace(SETTINGS, send_timeout_s=0.2)
+    async with house(talk, settings) as h:
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8_192)
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", h.server.port))
+        ws = await h.connect(sock=sock, max_queue=1)
+        ws.transport.pause_reading()
+        await until(lambda: bool(why))
+        await h.emptied()
+        assert (why[0].code, why[0].reason) == (1008, "reads too slowly")
+        assert h.value("client_errors_total", code="slow_reader") == 1
+        assert swallowed < 150_000  # 3 s of speech; without the small buffers it is minutes
+        ws.transport.abort()
+        await ws.wait_closed()
+
+
+async def test_a_close_behind_a_full_write_buffer_is_bounded() -> None:
+    async def talk(connection: Connection, grant: Grant) -> None:
+        sending = asyncio.create_task(flood(connection))
+        await until(lambda: connection._ws.paused)  # type: ignore[attr-defined]
+        await connection.close(1000)
+        with pytest.raises(ConnectionClosed):
+            await sending
+        closed.set()
+
+    async def flood(connection: Connection) -> None:
+        while True:
+            await connection.send(bytes(8_192))
+
+    closed = asyncio.Event()
+    async with house(talk) as h:
+        ws = await h.connect(max_queue=1)
+        ws.transport.pause_reading()
+        await closed.wait()
+        await h.emptied()
+        ws.transport.abort()
+        await ws.wait_closed()
+
+
+async def test_a_close_with_a_full_receive_queue_is_bounded() -> None:
+    filled = asyncio.Event()
+
+    async def deaf(connection: Connection, grant: Grant) -> None:
+        await filled.wait()
+
+    async with house(deaf) as h:
+        ws = await h.connect()
+        for _ in range(40):
+            await ws.send(b"x" * 1_000)
+        filled.set()
+        await h.emptied()
+        ws.transport.abort()
+        await ws.wait_closed()
+
+
+# --- the gate, on the wire
+
+
+async def test_foreign_origins_and_missing_tokens_are_turned_away_and_counted() -> None:
+    rules = AccessRules(origins=frozenset({"https://app.example"}), tokens=frozenset({"sesame"}))
+    async with house(settings=replace(SETTINGS, access=rules)) as h:
+        for status, options in [
+            (403, {"origin": "https://evil.example"}),
+            (401, {"origin": "https://app.example"}),
+            (401, {"subprotocols": [*V1, "barley"]}),
+        ]:
+            with pytest.raises(InvalidStatus) as caught:
+                await h.connect(**options)
+            assert caught.value.response.status_code == status
+        for options in (
+            {"additional_headers": {"Authorization": "Bearer sesame"}},
+            {"subprotocols": [*V1, "sesame"], "origin": "https://app.example"},
+            {"subprotocols": [*V1, "sesame"], "origin": f"http://localhost:{h.server.port}"},
+        ):
+            async with h.connect(**options) as ws:
+                assert ws.subprotocol == "voicepipe.v1"
+        assert h.value("refusals_total", reason="origin") == 1
+        assert h.value("refusals_total", reason="credentials") == 2
+
+
+async def test_connections_over_the_cap_are_told_so_and_a_flood_is_cut() -> None:
+    rules = AccessRules(max_connections=2)
+    async with house(settings=replace(SETTINGS, access=rules)) as h, AsyncExitStack() as stack:
+        for _ in range(2):
+            await stack.enter_async_context(h.connect())
+        with pytest.raises(InvalidStatus) as caught:
+            await h.connect()
+        assert json.loads(caught.value.response.body)["refused"]["reason"] == "connections"
+        silent = [await asyncio.open_connection("127.0.0.1", h.server.port) for _ in range(3)]
+        reader, _ = silent[-1]
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        await until(lambda: h.server.connections == 4)
+        for _, writer in silent:
+            writer.close()
+
+
+# --- pages
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    root = tmp_path / "site"
+    root.mkdir()
+    (root / "index.html").write_text("<!doctype html>")
+    (tmp_path / "secret.html").write_text("secret")
+    return root
+
+
+async def test_the_browser_client_is_served_with_get_and_head_only(site: Path) -> None:
+    async with house(settings=replace(SETTINGS, web_files=site)) as h:
+        answer = await h.http("/?theme=dark")
+        assert (answer.status, answer.body) == (200, b"<!doctype html>")
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "content-security-policy" in answer.headers and "server" not in answer.headers
+        head = await h.http("/", "HEAD")
+        assert (head.status, head.body, head.headers["content-length"]) == (200, b"", "15")
+        post = await h.http("/", "POST")
+        assert (post.status, post.headers["allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/../secret.html", "/%2e%2e/secret.html", "//secret.html", "/nothing", "/./index.html"],
+)
+async def test_paths_that_are_not_in_the_table_are_not_found(site: Path, target: str) -> None:
+    async with house(settings=replace(SETTINGS, web_files=site)) as h:
+        assert (await h.http(target)).status == 404
+
+
+async def test_websockets_exist_at_one_path_only() -> None:
+    async with house() as h:
+        for path in ("/", "/v1/voice/", "/v1", "/healthz"):
+            with pytest.raises(InvalidStatus) as caught:
+                await h.connect(path)
+            assert caught.value.response.status_code == 404
+
+
+async def test_health_and_metrics_pages() -> None:
+    async with house() as h:
+        health = await h.http("/healthz")
+        assert health.status == 200 and health.json["alive"] is True
+        metrics = await h.http("/metrics")
+        assert metrics.status == 200 and metrics.headers["content-type"].startswith("text/plain")
+        assert b"voicepipe_sessions_active 0.0" in metrics.body
+
+
+# --- start and drain
+
+
+async def test_a_port_in_use_is_named() -> None:
+    async with house() as h:
+        settings = replace(SETTINGS, port=h.server.port)
+        with pytest.raises(PortInUse, match=f"127.0.0.1:{h.server.port} is in use") as caught:
+            async with House(echo, settings, CountAdmission(1)).server:
+                pass
+        assert caught.value.exit_status == 1
+
+
+async def test_an_address_that_is_not_ours_is_an_environment_failure() -> None:
+    with pytest.raises(EnvironmentFailure, match=r"cannot listen on 192\.0\.2\.1:0") as caught:
+        async with House(echo, replace(SETTINGS, host="192.0.2.1"), CountAdmission(1)).server:
+            pass
+    assert not isinstance(caught.value, PortInUse)
+
+
+async def test_a_drain_lets_the_running_session_end_and_takes_no_other() -> None:
+    async def courteous(connection: Connection, grant: Grant) -> None:
+        await h.server.draining.wait()
+        await connection.send("draining")
+        assert await connection.recv() == "enough"
+
+    async with house(courteous, replace(SETTINGS, grace_s=60.0)) as h, h.connect() as ws:
+        drain = asyncio.create_task(h.server.stop(60.0))
+        assert await ws.recv() == "draining"
+        ready = await h.http("/readyz")
+        assert (ready.status, ready.json["reason"]) == (503, "draining")
+        with pytest.raises(InvalidStatus) as caught:
+            await h.connect()
+        assert caught.value.response.status_code == 503
+        assert json.loads(caught.value.response.body)["refused"]["reason"] == "draining"
+        await ws.send("enough")
+        assert await closing(ws) == (1000, "")
+        await drain
+        assert h.server.connections == 0
+        with pytest.raises(ConnectionRefusedError):
+            await h.connect()
+
+
+async def test_after_the_grace_sessions_are_closed_with_1012() -> None:
+    async with house() as h, h.connect() as ws:
+        stop = asyncio.create_task(h.server.stop(0.0))
+        assert await closing(ws) == (1012, "the server goes away")
+        await stop
+        assert h.admission.snapshot().active == 0
+
+
+async def test_a_second_stop_does_not_wait_for_the_grace_of_the_first() -> None:
+    async with house() as h, h.connect() as ws:
+        first = asyncio.create_task(h.server.stop(3600.0))
+        await h.server.draining.wait()
+        second = asyncio.create_task(h.server.stop(0.0))
+        assert (await closing(ws))[0] == 1012
+        await asyncio.gather(first, second)
+
+
+async def test_a_session_that_ignores_its_close_is_cancelled() -> None:
+    cancelled = asyncio.Event()
+
+    async def deaf(connection: Connection, grant: Grant) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async with house(deaf, replace(SETTINGS, close_timeout_s=0.1)) as h, h.connect() as ws:
+        await h.server.stop(0.0)
+        assert cancelled.is_set() and h.admission.snapshot().active == 0
+        assert (await closing(ws))[0] == 1012
+        assert h.value("tasks_abandoned_total") == 0
+
+
+async def test_a_session_that_swallows_its_cancellation_is_left_behind_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    release = asyncio.Event()
+
+    async def stubborn(connection: Connection, grant: Grant) -> None:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with house(stubborn, replace(SETTINGS, close_timeout_s=0.1)) as h:
+        ws = await h.connect()
+        await h.server.stop(0.0)
+        assert h.value("tasks_abandoned_total") == 1
+        assert h.admission.snapshot().active == 1  # it still holds what it holds
+        assert "left behind" in caplog.text
+        release.set()
+        await h.emptied()
+        await ws.wait_closed()
+
+
+async def test_a_half_open_handshake_does_not_hold_up_the_end() -> None:
+    async with house() as h:
+        _, writer = await asyncio.open_connection("127.0.0.1", h.server.port)
+        writer.write(b"GET /v1/voice HTTP/1.1\r\nHost:")
+        await until(lambda: h.server.connections == 1)
+        await h.server.stop(0.0)
+        assert h.server.connections == 0
+        writer.close()
+
+
+async def test_leaving_by_an_exception_does_not_wait_for_sessions() -> None:
+    built = House(echo, replace(SETTINGS, grace_s=3600.0), CountAdmission(1))
+    with pytest.raises(KeyError):
+        async with built.server:
+            ws = await built.connect()
+            raise KeyError
+    assert (await closing(ws))[0] == 1012
+
+
+async def test_the_library_never_logs_what_people_say(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.INFO, logger="websockets.client")
+    async with house() as h, h.connect("/v1/voice?token=hush") as ws:
+        await ws.send("my secret words")
+        await ws.recv()
+    assert "secret words" not in caplog.text and "hush" not in caplog.text
+    assert "session 1 opened: peer 127.0.0.1" in caplog.text

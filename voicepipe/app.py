@@ -1,0 +1,118 @@
+"""A server, put together: it listens at once, is ready when its engines are warm, and lets go in order."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from voicepipe.config import Config
+from voicepipe.connection import Connection
+from voicepipe.core.admission import CountAdmission, Grant
+from voicepipe.core.events import Timing, Work, WorkKind
+from voicepipe.core.patience import OPERATING_POINTS
+from voicepipe.device import Device
+from voicepipe.engines.base import Engines
+from voicepipe.engines.table import Loaded
+from voicepipe.gate import AccessRules
+from voicepipe.metrics import Metrics
+from voicepipe.pages import Readiness
+from voicepipe.server import ServerSettings, VoiceServer
+from voicepipe.session import Services, serve_session
+from voicepipe.warmup import WarmUp, warm_up
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    server: VoiceServer
+    engines: Engines
+    warm: WarmUp
+    achievable_ms: float
+    """What a turn takes from speech end on this machine, unloaded, its reply begun when speech ends."""
+
+
+def achievable_ms(warm: WarmUp, config: Config, vad_lag_s: float, frame_s: float) -> float:
+    """Speech end to sound: the VAD notices a frame after its lag; from then on the silence of the operating
+    point and the work run side by side, and the longer of the two counts."""
+    silence_s = OPERATING_POINTS[config.operating_point].silence_s(1.0)
+    return 1000 * (vad_lag_s + max(silence_s, frame_s + warm.total_s))
+
+
+@asynccontextmanager
+async def serving(
+    config: Config,
+    load: Callable[[], Loaded],
+    *,
+    tokens: frozenset[str] = frozenset(),
+    web_files: Path | None = None,
+    on_listening: Callable[[int], None] = lambda port: None,
+) -> AsyncIterator[Serving]:
+    """Listen, load, warm up, and serve while the block runs. Leaving it drains.
+
+    Raises PortInUse before anything is loaded, then whatever `load` raises.
+    """
+    metrics = Metrics(CollectorRegistry())
+    services: list[Services] = []
+
+    async def handler(connection: Connection, grant: Grant) -> None:
+        await serve_session(connection, services[0], f"s{grant.lease_id}")
+
+    def ready() -> Readiness:
+        return Readiness(True) if services else Readiness(False, "warming_up")
+
+    def observe(work: Work, timing: Timing) -> None:
+        metrics.chunk_done(work.kind.stage.value, work.klass.name.lower(), timing.service_s)
+
+    admission = CountAdmission(config.limits.max_sessions)
+    server = VoiceServer(
+        _server_settings(config, tokens, web_files),
+        handler,
+        admission=admission,
+        metrics=metrics,
+        ready=ready,
+    )
+    async with server:
+        on_listening(server.port)
+        clock = asyncio.get_running_loop().time
+        loaded = await asyncio.to_thread(load)
+        engines = loaded.engines
+        warm = await asyncio.to_thread(lambda: asyncio.run(warm_up(engines, clock)))
+        placement = {WorkKind(kind): lane for kind, lane in loaded.placement.items()}
+        vad_frame_s = engines.vad.open().frame_samples / 16_000
+        expected_ms = achievable_ms(warm, config, engines.vad.lag_s, vad_frame_s)
+        try:
+            async with Device(placement, loaded.lanes, observe=observe) as device:
+                gc.freeze()  # what is loaded stays: the collector need not walk it again
+                services.append(Services(engines, device, config, metrics, expected_ms))
+                try:
+                    yield Serving(server, engines, warm, expected_ms)
+                finally:
+                    await server.stop(config.limits.grace_s)
+        finally:
+            engines.llm.close()
+
+
+def _server_settings(config: Config, tokens: frozenset[str], web_files: Path | None) -> ServerSettings:
+    limits = config.limits
+    return ServerSettings(
+        host=config.host,
+        port=config.port,
+        access=AccessRules(
+            origins=frozenset(config.origins),
+            tokens=tokens,
+            metrics_public=config.metrics_public,
+            max_connections=limits.max_connections,
+            max_connections_per_address=limits.max_connections_per_address,
+        ),
+        web_files=web_files,
+        send_timeout_s=limits.send_timeout_s,
+        grace_s=limits.grace_s,
+    )

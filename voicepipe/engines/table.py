@@ -1,0 +1,129 @@
+"""Names to engines. The only module that imports a backend, and only the backend that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from voicepipe.config import EnginesConfig
+from voicepipe.engines.base import Asr, Engines, Llm, Tts, Vad
+from voicepipe.errors import MissingExtra
+
+Kind = Literal["asr", "llm", "tts"]
+Resolve = Callable[[str, Kind], Path | str]
+"""A model's name, path or hub id to what the engine loads; fetches what is missing."""
+
+_EARS = "ears"
+_DEVICE = "cpu"
+_REMOTE = "remote"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Engines, and where their chunks run: work kind to lane, lane to chunks at a time."""
+
+    engines: Engines
+    placement: Mapping[str, str]
+    lanes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """What the engines are to load."""
+
+    asr: Path | str
+    llm: Path | str
+    tts: Path | str
+
+
+def is_url(spec: str) -> bool:
+    return spec.startswith(("http://", "https://"))
+
+
+def find_models(config: EnginesConfig, resolve: Resolve) -> Models | None:
+    """None where no model is needed. Raises ModelError."""
+    if config.kind == "scripted":
+        return None
+    llm: Path | str = config.llm if is_url(config.llm) else resolve(config.llm, "llm")
+    return Models(resolve(config.asr, "asr"), llm, resolve(config.tts, "tts"))
+
+
+def load(
+    config: EnginesConfig, models: Models | None, *, sessions: int, cache: Path, api_key: str | None
+) -> Loaded:
+    """Blocking: seconds for the default models. Raises MissingExtra and ModelError."""
+    if models is None:
+        return _scripted(config, sessions)
+    try:
+        remote = isinstance(models.llm, str) and is_url(models.llm)
+        llm = _remote_llm(config, str(models.llm), sessions, api_key) if remote else None
+        engines = Engines(
+            _vad(),
+            _asr(config, models.asr),
+            llm or _local_llm(config, models.llm, sessions),
+            _tts(config, models.tts, cache),
+        )
+    except ModuleNotFoundError as exc:
+        raise MissingExtra(
+            f"{exc.name} is not installed; the embedded engines need the extra: "
+            "pip install 'voicepipe-realtime[local]' (from a checkout: pip install '.[local]')"
+        ) from None
+    return Loaded(
+        engines,
+        {
+            "hear": _EARS,
+            "partial": _DEVICE,
+            "final": _DEVICE,
+            "think": _REMOTE if remote else _DEVICE,
+            "speak": _DEVICE,
+        },
+        # One chunk at a time: the engines' threads spin at barriers, and two at once on as many cores as
+        # one of them uses slow each other down a hundredfold. The ears' millisecond is bearable beside them.
+        {_DEVICE: 1, _EARS: 1, _REMOTE: sessions},
+    )
+
+
+def _scripted(config: EnginesConfig, sessions: int) -> Loaded:
+    from voicepipe.engines import scripted
+
+    script = config.scripted
+    engines = Engines(
+        scripted.ScriptedVad(),
+        scripted.ScriptedAsr(script),
+        scripted.ScriptedLlm(script, sessions),
+        scripted.ScriptedTts(script),
+    )
+    placement = {"hear": _EARS, **dict.fromkeys(("partial", "final", "think", "speak"), _DEVICE)}
+    return Loaded(engines, placement, {_DEVICE: 1, _EARS: 1})
+
+
+def _vad() -> Vad:
+    from voicepipe.engines.silero import SileroVad
+
+    return SileroVad()
+
+
+def _asr(config: EnginesConfig, model: Path | str) -> Asr:
+    from voicepipe.engines.whisper import WhisperAsr
+
+    return WhisperAsr(model, threads=config.threads, language=config.language)
+
+
+def _local_llm(config: EnginesConfig, model: Path | str, sessions: int) -> Llm:
+    from voicepipe.engines.llamacpp import LlamaCpp
+
+    return LlamaCpp(model, slots=sessions, context_tokens=config.context_tokens, threads=config.threads)
+
+
+def _remote_llm(config: EnginesConfig, url: str, sessions: int, api_key: str | None) -> Llm:
+    from voicepipe.engines.openai_chat import OpenAiChat
+
+    return OpenAiChat(url, config.llm_model, api_key=api_key, timeout_s=config.llm_timeout_s, slots=sessions)
+
+
+def _tts(config: EnginesConfig, voice: Path | str, cache: Path) -> Tts:
+    from voicepipe.engines.piper import PiperTts
+
+    return PiperTts(Path(voice), threads=config.threads, cache_dir=cache)

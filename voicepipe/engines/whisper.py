@@ -1,0 +1,220 @@
+"""Streaming speech recognition with Whisper on CTranslate2, loaded by faster-whisper.
+
+`WhisperModel.transcribe` pads every call to 30 s, which costs half a second of encoder time on two cores. Here
+only the window is encoded, followed by a short tail of zeros. On such short inputs the decoder does not notice
+where speech ends and says it again and again: on 69 phrases a quarter of the words were wrong even with a
+tail of 2 s. What it misses is the long silence that filled the rest of the 30 s in training. So the encoder's
+states of pure silence are computed once, when the model is loaded, and every window's states are filled up
+with them to the full 1,500 before decoding: the cost of a short encode with the behaviour of the long one
+(`benchmarks/asr_windows.py` holds both against each other).
+
+Decoding takes about 4 ms per token whether the token is forced or free (CTranslate2 replays the text of a
+prompt token by token), so a forced prefix saves nothing and is not used; neither is text of earlier windows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from math import ceil
+from pathlib import Path
+
+import ctranslate2
+import numpy as np
+from faster_whisper import WhisperModel
+from numpy.typing import NDArray
+
+from voicepipe.engines.base import Placement, Samples
+from voicepipe.engines.features import FRAMES_PER_S, MAX_FRAMES, SAMPLE_RATE_HZ, LogMel
+from voicepipe.engines.hypothesis import Evidence, Judgement, judge, split_words, word_ends
+from voicepipe.engines.utterance import TimedWord
+from voicepipe.engines.windowed import Heard, WindowedStream
+from voicepipe.errors import ConfigError, EngineError, ModelError, ModelMissing
+
+BUCKET_FRAMES = 50
+"""Windows are padded up to a multiple of this: half a second."""
+TOKENS_PER_S = 6
+TOKENS_EXTRA = 8
+"""The token cap: fast speech has about five tokens a second."""
+LANGUAGE_SPEECH_S = 1.0
+LANGUAGE_PROBABILITY = 0.7
+SILENCE_LEVEL = -0.6
+"""Normalised log-mel of digital silence behind ordinary speech: the median over 69 phrases. Not critical;
+-1.0 to -0.3 do alike."""
+
+States = NDArray[np.float32]
+"""Encoder output, shape (1, positions, width), one position per 20 ms."""
+
+
+class WhisperAsr:
+    """One loaded model, shared by the streams of all sessions.
+
+    `model_path` is a directory, or whatever else faster-whisper loads: a size ("base.en") or a hub id.
+    Loading takes a second or so. Raises ModelMissing, ModelError, ConfigError.
+    """
+
+    placement: Placement = "thread"
+    name = "whisper"
+
+    def __init__(
+        self,
+        model_path: str | Path,
+        *,
+        device: str = "cpu",
+        compute_type: str = "int8",
+        threads: int = 2,
+        language: str | None = None,
+    ) -> None:
+        if isinstance(model_path, Path) and not (model_path / "model.bin").is_file():
+            raise ModelMissing(f"no Whisper model in {model_path}: model.bin is not there")
+        try:
+            loaded = WhisperModel(
+                str(model_path), device=device, compute_type=compute_type, cpu_threads=threads
+            )
+        except (ValueError, RuntimeError, OSError) as error:
+            raise ModelError(f"cannot load the Whisper model {model_path}: {error}") from error
+        self._model = loaded.model
+        self._tokenizer = loaded.hf_tokenizer
+        self._to_cpu = device != "cpu"
+        self._log_mel = LogMel(int(self._model.n_mels))
+        self._sot = self._token("<|startoftranscript|>")
+        self._end_of_text = self._token("<|endoftext|>")
+        self._language = self._fixed_language(language)
+        self._silence = self._encode(
+            np.full((self._log_mel.n_mels, MAX_FRAMES), SILENCE_LEVEL, dtype=np.float32)
+        )
+        self._guards: Counter[str] = Counter()
+        self._guards_lock = threading.Lock()
+
+    @property
+    def guards(self) -> Mapping[str, int]:
+        """How often each guard fired, over all streams; "repetition_retried" counts second attempts."""
+        with self._guards_lock:
+            return dict(self._guards)
+
+    def open(self) -> WindowedStream[States]:
+        return WindowedStream(self, self._language)
+
+    def count(self, guard: str) -> None:
+        with self._guards_lock:
+            self._guards[guard] += 1
+
+    def hear(self, audio: Samples, *, speech_s: float, tail_s: float, language: str | None) -> Heard[States]:
+        """Decode at most 30 s of audio, greedily and without timestamps. Raises EngineError."""
+        frames = ceil((len(audio) / SAMPLE_RATE_HZ + tail_s) * FRAMES_PER_S / BUCKET_FRAMES)
+        frames = min(frames * BUCKET_FRAMES, MAX_FRAMES)
+        features = self._log_mel(audio, frames)
+        if not np.isfinite(features).all():
+            return Heard(Judgement((), "not_finite"), language, (), (), self._silence, 0, 0.0)
+        short = self._encode(features)
+        states = np.concatenate((short, self._silence[:, short.shape[1] :]), axis=1)
+        view = ctranslate2.StorageView.from_array(states)
+        spoken, settled = self._spoken_language(view, language, speech_s)
+        prompt = self._prompt(spoken)
+        cap = TOKENS_EXTRA + ceil(TOKENS_PER_S * len(audio) / SAMPLE_RATE_HZ)
+        ids, logprob, no_speech = self._generate(view, prompt, cap)
+        text_ids = tuple(token for token in ids if token < self._end_of_text)
+        evidence = Evidence(
+            text=self._tokenizer.decode(text_ids),
+            tokens=len(ids),
+            token_cap=cap,
+            speech_s=speech_s,
+            avg_logprob=logprob,
+            no_speech=no_speech,
+        )
+        return Heard(
+            judgement=judge(evidence),
+            language=spoken if settled else None,
+            prompt=tuple(prompt),
+            token_ids=text_ids,
+            states=states,
+            tokens=len(ids),
+            encoded_s=frames / FRAMES_PER_S,
+        )
+
+    def timed_words(self, heard: Heard[States], audio: Samples) -> list[TimedWord]:
+        """When the words of a hypothesis end, by aligning its tokens with the sound: to about 100 ms.
+        Costs about as much as two tokens. Raises EngineError."""
+        audio_s = len(audio) / SAMPLE_RATE_HZ
+        try:
+            alignment = self._model.align(
+                ctranslate2.StorageView.from_array(heard.states),
+                list(heard.prompt[:-1]),  # align adds <|notimestamps|> itself
+                [list(heard.token_ids)],
+                2 * ceil(audio_s * FRAMES_PER_S / 2),
+            )[0]
+        except RuntimeError as error:
+            raise EngineError(f"aligning failed: {error}") from error
+        starts: dict[int, float] = {}
+        for token, position in alignment.alignments:
+            starts.setdefault(token, 2 * position / FRAMES_PER_S)
+        return self._ends(list(heard.token_ids), starts, audio_s)
+
+    def _ends(self, ids: list[int], starts: dict[int, float], audio_s: float) -> list[TimedWord]:
+        """A word ends where the token after its last one starts."""
+        lengths = [len(self._tokenizer.decode(ids[: count + 1])) for count in range(len(ids))]
+        text = self._tokenizer.decode(ids)
+        words: list[TimedWord] = []
+        token = 0
+        for word, end in zip(split_words(text), word_ends(text), strict=True):
+            while token < len(lengths) and lengths[token] < end:
+                token += 1
+            words.append(TimedWord(word, starts.get(token + 1, audio_s)))
+        return words
+
+    def _generate(
+        self, view: ctranslate2.StorageView, prompt: list[int], cap: int
+    ) -> tuple[list[int], float, float]:
+        """Token ids, their mean log probability, and the probability of no speech."""
+        try:
+            result = self._model.generate(
+                view,
+                [prompt],
+                beam_size=1,
+                # CTranslate2 allows min(max_length // 2, max_length - prompt) new tokens.
+                max_length=max(2 * cap, cap + len(prompt)),
+                return_scores=True,
+                return_no_speech_prob=True,
+            )[0]
+        except RuntimeError as error:
+            raise EngineError(f"decoding failed: {error}") from error
+        return result.sequences_ids[0], result.scores[0], result.no_speech_prob
+
+    def _spoken_language(
+        self, view: ctranslate2.StorageView, language: str | None, speech_s: float
+    ) -> tuple[str | None, bool]:
+        """The language token to decode with, and whether it is settled for the rest of the session."""
+        if language is not None or not self._model.is_multilingual:
+            return language, True
+        token, probability = self._model.detect_language(view)[0][0]
+        return token, speech_s >= LANGUAGE_SPEECH_S and probability > LANGUAGE_PROBABILITY
+
+    def _encode(self, features: NDArray[np.float32]) -> States:
+        view = ctranslate2.StorageView.from_array(np.ascontiguousarray(features[np.newaxis]))
+        try:
+            return np.array(self._model.encode(view, to_cpu=self._to_cpu))
+        except RuntimeError as error:
+            raise EngineError(f"encoding failed: {error}") from error
+
+    def _prompt(self, language: str | None) -> list[int]:
+        task = [self._token(language), self._token("<|transcribe|>")] if language else []
+        return [self._sot, *task, self._token("<|notimestamps|>")]
+
+    def _token(self, text: str) -> int:
+        token = self._tokenizer.token_to_id(text)
+        if token is None:
+            raise ModelError(f"the model's vocabulary has no {text}")
+        return int(token)
+
+    def _fixed_language(self, language: str | None) -> str | None:
+        """The language token of every decode; None for a model with one language, or to detect it."""
+        if not self._model.is_multilingual:
+            if language not in (None, "en"):
+                raise ConfigError(f"this Whisper model only knows English, not {language!r}", field="language")
+            return None
+        if language is None:
+            return None
+        if self._tokenizer.token_to_id(f"<|{language}|>") is None:
+            raise ConfigError(f"Whisper does not know the language {language!r}", field="language")
+        return f"<|{language}|>"

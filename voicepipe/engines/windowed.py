@@ -1,0 +1,220 @@
+"""Streaming over a recogniser that decodes short windows: what to decode, what to believe, where to cut.
+
+Knows no model: a `Recogniser` hears one piece of audio at a time. The window is the audio whose words are
+not yet released; it is cut behind stable words so that the cost of a step has a bound, however long somebody
+talks. There is no prompt and no forced prefix, so no text is ever fed back to the recogniser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from voicepipe.engines.base import Context, Samples, Transcript, Window
+from voicepipe.engines.hypothesis import (
+    MIN_PARTIAL_SPEECH_S,
+    MIN_SPEECH_S,
+    Guard,
+    Judgement,
+    ends_sentence,
+)
+from voicepipe.engines.utterance import TimedWord, Utterance, forced_points
+
+SAMPLE_RATE_HZ = 16_000
+TAIL_S = 0.6
+"""Zeros behind the audio: the shortest of 0.3 to 1.0 s that cost no accuracy."""
+RETRY_TAIL_S = 2.0
+"""Second attempt at a final that looped."""
+SENTENCE_WINDOW_S = 4.0
+"""From here on a window is cut behind a stable sentence, because every token of it is decoded again by the final
+that the speaker waits for."""
+LONG_WINDOW_S = 8.0
+"""From here on a window is cut behind any stable word."""
+FULL_WINDOW_S = 10.0
+"""At this length a window is cut, stable or not."""
+KEPT_S = 2.0
+"""What is kept of a full window in which nothing was understood."""
+QUIET_RMS = 0.001
+"""-60 dBFS in the loudest 100 ms: nobody speaks into the microphone."""
+
+_BLOCK_SAMPLES = 1_600
+_CUT_BEFORE_S, _CUT_BEHIND_S = 0.3, 0.1
+_CUT_BLOCK_SAMPLES = 480
+
+StatesT = TypeVar("StatesT")
+
+
+@dataclass(frozen=True, slots=True)
+class Heard(Generic[StatesT]):
+    """One decode of one piece of audio."""
+
+    judgement: Judgement
+    language: str | None
+    """The language token that later decodes of the session should use; None while it is open."""
+    prompt: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    """Tokens of the text, special ones left out."""
+    states: StatesT
+    """What the recogniser needs to align the words."""
+    tokens: int
+    encoded_s: float
+
+
+class Recogniser(Protocol[StatesT]):
+    """Decodes one piece of audio. Keeps nothing from call to call."""
+
+    def hear(
+        self, audio: Samples, *, speech_s: float, tail_s: float, language: str | None
+    ) -> Heard[StatesT]: ...
+
+    def timed_words(self, heard: Heard[StatesT], audio: Samples) -> Sequence[TimedWord]: ...
+
+    def count(self, guard: str) -> None: ...
+
+
+@dataclass(slots=True)
+class _Spent:
+    tokens: int = 0
+    encoded_s: float = 0.0
+
+
+class WindowedStream(Generic[StatesT]):
+    """One session's recognition. Calls never overlap; `window_start` may be read from another thread.
+
+    After a final `stable` holds the whole text; when speech goes on, partials start again from the words that
+    two hypotheses agreed on.
+    """
+
+    def __init__(self, recogniser: Recogniser[StatesT], language: str | None) -> None:
+        self.window_start = 0
+        self._recogniser = recogniser
+        self._language = language
+        self._number: int | None = None
+        self._utterance = Utterance()
+
+    def decode(self, window: Window, *, final: bool, ctx: Context) -> Transcript:
+        """One step, bounded by `FULL_WINDOW_S` of audio. Only a final that finds more than that undecoded (no
+        partial ran before it) takes several windows in a row: no word may be lost. Raises EngineError."""
+        if window.utterance != self._number:
+            self._number = window.utterance
+            self._utterance = Utterance()
+            self.window_start = window.start
+        self.window_start = max(self.window_start, window.start)
+        spent = _Spent()
+        undecoded = window.samples[self.window_start - window.start :]
+        while final and len(undecoded) > FULL_WINDOW_S * SAMPLE_RATE_HZ:
+            self._step(undecoded, window, spent, final=False)
+            undecoded = window.samples[self.window_start - window.start :]
+        guard = self._step(undecoded, window, spent, final=final)
+        if guard is not None:
+            self._recogniser.count(guard)
+        text = self._utterance
+        return Transcript(
+            stable=text.text if final else text.stable,
+            tentative="" if final else text.tentative,
+            final=final,
+            rejected=guard,
+            tokens=spent.tokens,
+            encoded_s=spent.encoded_s,
+        )
+
+    def close(self) -> None:
+        self._utterance = Utterance()
+        self._number = None
+
+    def _step(self, undecoded: Samples, window: Window, spent: _Spent, *, final: bool) -> Guard | None:
+        """Decode one window's worth and take in what was heard. Without `final`, a full window gets shorter."""
+        audio = undecoded[: int(FULL_WINDOW_S * SAMPLE_RATE_HZ)]
+        full = len(audio) == int(FULL_WINDOW_S * SAMPLE_RATE_HZ) and not final
+        speech_s = min(window.speech_samples, len(audio)) / SAMPLE_RATE_HZ
+        guard = not_worth_decoding(audio, speech_s, final=final)
+        if guard is not None:
+            self._reject(Judgement((), guard), audio, full=full)
+            return guard
+        heard = self._hear(audio, speech_s, spent, final=final)
+        self._language = self._language or heard.language
+        if heard.judgement.rejected is not None:
+            self._reject(heard.judgement, audio, full=full)
+        elif final:
+            self._utterance.on_final(heard.judgement.words)
+        else:
+            self._utterance.on_partial(heard.judgement.words)
+            self._cut(heard, audio, full=full)
+        return heard.judgement.rejected
+
+    def _hear(self, audio: Samples, speech_s: float, spent: _Spent, *, final: bool) -> Heard[StatesT]:
+        """Decode; a final that loops gets one more attempt with more silence behind it."""
+        for tail_s in (TAIL_S, RETRY_TAIL_S):
+            heard = self._recogniser.hear(audio, speech_s=speech_s, tail_s=tail_s, language=self._language)
+            spent.tokens += heard.tokens
+            spent.encoded_s += heard.encoded_s
+            if not final or heard.judgement.rejected != "repetition":
+                break
+            self._recogniser.count("repetition_attempt")
+        return heard
+
+    def _reject(self, judgement: Judgement, audio: Samples, *, full: bool) -> None:
+        self._utterance.on_rejected(judgement.words)
+        if full:
+            self._empty(audio)
+
+    def _cut(self, heard: Heard[StatesT], audio: Samples, *, full: bool) -> None:
+        """Let go of audio whose words are stable; of a full window in any case."""
+        length_s = len(audio) / SAMPLE_RATE_HZ
+        any_word = length_s >= LONG_WINDOW_S
+        if not any_word and not (length_s >= SENTENCE_WINDOW_S and self._utterance.wants_cut()):
+            return
+        words = self._recogniser.timed_words(heard, audio)
+        count = best_point(words, self._utterance.cut_points(words), any_word=any_word)
+        if count == 0 and full:
+            count = max(forced_points(words, length_s), default=0)
+        samples = quietest(audio, words[count - 1].end_s) if count else 0
+        if samples:
+            self._utterance.release(words, count)
+            self.window_start += samples
+        elif full:
+            self._empty(audio)
+
+    def _empty(self, audio: Samples) -> None:
+        """Nothing can be made of a full window: keep its end only, so that the next step has room."""
+        self._utterance.release_all()
+        self.window_start += len(audio) - int(KEPT_S * SAMPLE_RATE_HZ)
+
+
+def not_worth_decoding(audio: Samples, speech_s: float, *, final: bool) -> Guard | None:
+    """The guards that need no decoder."""
+    if speech_s < MIN_SPEECH_S:
+        return "little_speech"
+    if not final and speech_s < MIN_PARTIAL_SPEECH_S:
+        return "early"
+    if not np.isfinite(audio).all():
+        return "not_finite"
+    return "quiet" if loudest_rms(audio) < QUIET_RMS else None
+
+
+def loudest_rms(audio: Samples) -> float:
+    """RMS of the loudest 100 ms."""
+    behind = -len(audio) % _BLOCK_SAMPLES
+    blocks = np.pad(audio, (0, behind)).reshape(-1, _BLOCK_SAMPLES)
+    return float(np.sqrt(np.mean(blocks**2, axis=1).max(initial=0.0)))
+
+
+def best_point(words: Sequence[TimedWord], points: Sequence[int], *, any_word: bool) -> int:
+    """After how many words to cut: behind the last stable sentence, else behind the last stable word if
+    `any_word`, else 0 (nowhere)."""
+    sentences = [count for count in points if ends_sentence(words[count - 1].text)]
+    return max(sentences or (points if any_word else ()), default=0)
+
+
+def quietest(audio: Samples, near_s: float) -> int:
+    """Sample number of the quietest 30 ms around the end of a word, whose time is known to about 100 ms and
+    tends to be late, because the aligner gives the pause after a word to it."""
+    begin = max(0, int((near_s - _CUT_BEFORE_S) * SAMPLE_RATE_HZ))
+    end = min(len(audio), int((near_s + _CUT_BEHIND_S) * SAMPLE_RATE_HZ))
+    energy = np.convolve(audio[begin:end] ** 2, np.ones(_CUT_BLOCK_SAMPLES), mode="valid")
+    if len(energy) == 0:
+        return begin
+    return begin + int(np.argmin(energy)) + _CUT_BLOCK_SAMPLES // 2

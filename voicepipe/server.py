@@ -1,0 +1,373 @@
+"""The door: HTTP and websockets in, sessions handed to a handler, leases back, a drain.
+
+    request -> gate -> handshake checked -> lease -> 101 -> handler(connection, grant) -> close
+
+A lease belongs to the task that the connection runs in, handshake included, and goes back when that
+task is done, by one callback: there is no path on which a task does not end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import errno
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
+
+from voicepipe.connection import Connection, ConnectionClosed
+from voicepipe.core.admission import Admission, Grant, Refuse
+from voicepipe.endings import GOOD, Ending, ending_of
+from voicepipe.errors import EnvironmentFailure, PortInUse
+from voicepipe.gate import (
+    AccessRules,
+    Crowd,
+    Gate,
+    Visit,
+    refusal_reply,
+    session_request,
+)
+from voicepipe.lag import LagProbe
+from voicepipe.metrics import Metrics
+from voicepipe.pages import Pages, Readiness
+from voicepipe.transport import VoiceSocket, WebsocketConnection, socket_class
+from voicepipe.webfiles import Reply, load_web_files
+from voicepipe.wire.native import MAX_BINARY_BYTES, PROTOCOL, Refused, encode_server
+
+_log = logging.getLogger(__name__)
+_transport_log = logging.getLogger("voicepipe.transport")
+_transport_log.setLevel(logging.WARNING)  # below that, the library logs payloads: people's words
+
+_MAX_QUEUE_FRAMES = 8
+_WRITE_LIMIT_BYTES = (8_192, 2_048)
+_OPEN_TIMEOUT_S = 5.0
+_PING_INTERVAL_S = 5.0
+_PING_TIMEOUT_S = 10.0
+_NOT_READY_RETRY_MS = 1_000
+_RESTART = 1012
+_TRY_AGAIN_LATER = 1013
+
+Handler = Callable[[Connection, Grant], Awaitable[None]]
+"""One session, from its admission on. When it returns the connection is closed with 1000."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    host: str = "127.0.0.1"
+    port: int = 8765
+    """0 takes any free one."""
+    access: AccessRules = field(default_factory=AccessRules)
+    web_files: Path | None = None
+    """Folder of the browser client."""
+    tls: ssl.SSLContext | None = None
+    send_timeout_s: float = 5.0
+    """A client that does not take a message for so long is let go."""
+    grace_s: float = 10.0
+    """How long a drain lets running sessions go on."""
+    close_timeout_s: float = 2.0
+    """For the closing handshake, and for a cancelled session to end."""
+
+
+class VoiceServer:
+    """`async with VoiceServer(...)`: listening inside, drained and gone after it.
+
+    Leaving the block normally drains for `grace_s`; leaving it by an exception does not wait.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        handler: Handler,
+        *,
+        admission: Admission,
+        metrics: Metrics,
+        ready: Callable[[], Readiness],
+    ) -> None:
+        self.draining = asyncio.Event()
+        """Set when no more sessions are taken; the running ones should come to an end."""
+        self.drain_deadline: float | None = None
+        """Loop time at which a drain closes what still runs."""
+        self.port = settings.port
+        """The port that is really listened on, once it is."""
+        self.lag = LagProbe(metrics.loop_lagged)
+        self._settings = settings
+        self._handler = handler
+        self._admission = admission
+        self._metrics = metrics
+        self._ready = ready
+        self._gate = Gate(settings.access)
+        self._socket_class = socket_class(most=2 * settings.access.max_connections)
+        self._pages: Pages | None = None
+        self._sessions: dict[asyncio.Task[None], VoiceSocket] = {}
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._stopped = asyncio.Event()
+        self._grace: asyncio.Timeout | None = None
+        self._server: Server | None = None
+
+    # --- life
+
+    async def __aenter__(self) -> Self:
+        """Raises PortInUse, or EnvironmentFailure where the address cannot be listened on."""
+        settings = self._settings
+        self._pages = Pages(
+            load_web_files(settings.web_files),
+            gate=self._gate,
+            metrics=self._metrics,
+            lag=self.lag,
+            readiness=self.readiness,
+        )
+        try:
+            self._server = await serve(
+                self._serve_session,
+                settings.host,
+                settings.port,
+                ssl=settings.tls,
+                process_request=self._process_request,
+                process_response=self._process_response,
+                select_subprotocol=_select_subprotocol,
+                create_connection=self._socket_class,
+                compression=None,
+                server_header=None,
+                open_timeout=_OPEN_TIMEOUT_S,
+                ping_interval=_PING_INTERVAL_S,
+                ping_timeout=_PING_TIMEOUT_S,
+                close_timeout=settings.close_timeout_s,
+                max_size=MAX_BINARY_BYTES,
+                max_queue=_MAX_QUEUE_FRAMES,
+                write_limit=_WRITE_LIMIT_BYTES,
+                logger=_transport_log,
+            )
+        except OSError as error:
+            raise _cannot_listen(settings, error) from error
+        self.port = int(self._server.sockets[0].getsockname()[1])
+        self.lag.start(asyncio.get_running_loop())
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self.stop(self._settings.grace_s if exc_type is None else 0.0)
+
+    def readiness(self) -> Readiness:
+        return Readiness(False, "draining") if self.draining.is_set() else self._ready()
+
+    @property
+    def connections(self) -> int:
+        """Open sockets, sessions or not."""
+        return len(self._socket_class.everyone)
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more sessions, give those that run `grace_s`, then close them with 1012.
+
+        A second call while the first one waits ends its grace after `grace_s` from now, if that is
+        sooner. Returns when everything has ended; a task that ignores its cancellation is counted
+        and left behind.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + grace_s
+        if self.drain_deadline is not None:
+            if self._grace is not None and deadline < self.drain_deadline:
+                self.drain_deadline = deadline
+                self._grace.reschedule(deadline)
+            await self._stopped.wait()
+            return
+        self.drain_deadline = deadline
+        self.draining.set()
+        try:
+            await self._let_end(deadline)
+        finally:
+            try:
+                await self._end_all()
+            finally:
+                self.lag.stop()
+                self._stopped.set()
+
+    async def _let_end(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline) as self._grace:
+                await self._empty.wait()
+        except TimeoutError:
+            _log.info("drain: %d sessions are closed", len(self._sessions))
+        self._grace = None
+
+    async def _end_all(self) -> None:
+        assert self._server is not None, "the server is not running"
+        server, limit_s = self._server, self._settings.close_timeout_s
+        server.close(close_connections=False)
+        async with asyncio.TaskGroup() as group:
+            for ws in self._sessions.values():
+                group.create_task(self._connection(ws).close(_RESTART, "the server goes away"))
+        await _settle(self._sessions, limit_s)
+        for task in self._sessions:
+            task.cancel()
+        for ws in set(self._socket_class.everyone):
+            ws.transport.abort()
+        await _settle(server.handler_tasks, limit_s)
+        for task in server.handler_tasks:
+            self._metrics.task_abandoned()
+            _log.error("a session ignores its cancellation and is left behind: %s", task.get_name())
+        if not server.handler_tasks:
+            await server.wait_closed()
+
+    # --- requests
+
+    def _process_request(self, ws: ServerConnection, request: Request) -> Response | None:
+        assert isinstance(ws, VoiceSocket) and self._pages is not None
+        visit = ws.visit = _visit(ws, request)
+        reply = self._pages.answer(visit)
+        if reply is None:
+            turned_away = self._gate.check(
+                visit, self._crowd(ws), port=self.port, draining=self.draining.is_set()
+            )
+            if turned_away is None:
+                return None
+            self._metrics.refused(turned_away.reason)
+            origin = visit.headers.get("origin", "")[:100]
+            _log.warning("%s: peer %s, origin %r", turned_away.reason, visit.peer, origin)
+            reply = turned_away.reply
+        return _response(reply, head=visit.method == "HEAD")
+
+    def _crowd(self, ws: VoiceSocket) -> Crowd:
+        everyone = self._socket_class.everyone
+        return Crowd(len(everyone), sum(other.peer == ws.peer for other in everyone))
+
+    # --- admission
+
+    def _process_response(self, ws: ServerConnection, request: Request, response: Response) -> Response | None:
+        """The handshake is in order and about to be answered: the last moment for a lease."""
+        assert isinstance(ws, VoiceSocket)
+        if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
+            return None
+        visit = ws.visit
+        assert visit is not None, "the request has been looked at"
+        wish = session_request(visit)
+        if isinstance(wish, Reply):
+            return _response(wish)
+        now = asyncio.get_running_loop().time()
+        state = self.readiness()
+        decision = (
+            self._admission.on_connect(wish, now)
+            if state.ready
+            else Refuse(state.reason or "not_ready", _NOT_READY_RETRY_MS)
+        )
+        ws.decision = decision
+        if isinstance(decision, Grant):
+            self._hold(ws, decision)
+            return None
+        self._metrics.refused(decision.reason)
+        return None if visit.can_read_refusal else _response(refusal_reply(decision))
+
+    def _hold(self, ws: VoiceSocket, grant: Grant) -> None:
+        task: asyncio.Task[None] | None = asyncio.current_task()
+        assert task is not None, "the library shakes hands in the connection's task"
+        self._sessions[task] = ws
+        self._empty.clear()
+        self._metrics.lease_taken("session")
+        self._metrics.session_started()
+
+        def give_back(_: asyncio.Task[None]) -> None:
+            del self._sessions[task]
+            if not self._sessions:
+                self._empty.set()
+            self._metrics.session_ended()
+            self._metrics.lease_returned("session")
+            self._admission.on_end(grant.lease_id, task.get_loop().time())
+
+        task.add_done_callback(give_back)
+
+    # --- sessions
+
+    async def _serve_session(self, ws: ServerConnection) -> None:
+        assert isinstance(ws, VoiceSocket) and ws.decision is not None
+        connection = self._connection(ws)
+        try:
+            if isinstance(ws.decision, Refuse):
+                ending = await self._refuse(connection, ws.decision)
+            else:
+                ending = await self._run(connection, ws.decision)
+            await connection.close(ending.code, ending.reason)
+        except asyncio.CancelledError:
+            connection.abort()  # or the library would wait for the peer
+            raise
+
+    async def _refuse(self, connection: Connection, refuse: Refuse) -> Ending:
+        message = Refused(reason=refuse.reason, retry_after_ms=refuse.retry_after_ms)
+        try:
+            await connection.send(encode_server(message))
+        except ConnectionClosed:
+            return GOOD
+        return Ending(_TRY_AGAIN_LATER, refuse.reason)
+
+    async def _run(self, connection: Connection, grant: Grant) -> Ending:
+        """The connection boundary: whatever becomes of this session, no other one notices."""
+        _log.info("session %d opened: peer %s", grant.lease_id, connection.peer)
+        try:
+            await self._handler(connection, grant)
+            ending = GOOD
+        except Exception as error:
+            ending = ending_of(error)
+        if ending.client_error is not None:
+            self._metrics.client_error(ending.client_error)
+        if ending.bugs:
+            self._metrics.session_failed()
+        for bug in ending.bugs:
+            _log.error("session %d failed: %s", grant.lease_id, bug)
+        _log.info("session %d ended: %d %s", grant.lease_id, ending.code, ending.reason)
+        return ending
+
+    def _connection(self, ws: VoiceSocket) -> WebsocketConnection:
+        assert ws.visit is not None, "the request has been looked at"
+        return WebsocketConnection(
+            ws,
+            ws.visit,
+            send_timeout_s=self._settings.send_timeout_s,
+            close_timeout_s=self._settings.close_timeout_s,
+            client_error=self._metrics.client_error,
+        )
+
+
+def _visit(ws: VoiceSocket, request: Request) -> Visit:
+    headers: dict[str, str] = {}
+    for name, value in request.headers.raw_items():
+        key = name.lower()
+        headers[key] = f"{headers[key]}, {value}" if key in headers else value
+    return Visit(request.method, request.path, headers, ws.peer)
+
+
+def _response(reply: Reply, *, head: bool = False) -> Response:
+    headers = Headers(Date=email.utils.formatdate(usegmt=True))
+    headers.update(reply.all_headers())
+    return Response(reply.status.value, reply.status.phrase, headers, b"" if head else reply.body)
+
+
+def _select_subprotocol(ws: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    """The token beside it, if any, is no protocol; and a client that offers none is welcome too."""
+    return next((name for name in offered if name == PROTOCOL), None)
+
+
+def _cannot_listen(settings: ServerSettings, error: OSError) -> EnvironmentFailure:
+    where = f"{settings.host}:{settings.port}"
+    if error.errno == errno.EADDRINUSE:
+        return PortInUse(f"{where} is in use; stop what listens there, or choose another port")
+    return EnvironmentFailure(f"cannot listen on {where}: {error.strerror or error}")
+
+
+async def _settle(tasks: Iterable[asyncio.Task[None]], limit_s: float) -> None:
+    """Wait until they are done, for so long at most."""
+    waiting = set(tasks)
+    if waiting:
+        await asyncio.wait(waiting, timeout=limit_s)

@@ -1,0 +1,120 @@
+"""What `talk` and `demo` print while a conversation goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from voicepipe.errors import Refused
+from voicepipe.waterfall import turn_lines
+from voicepipe.wire import messages as wire
+from voicepipe_client import Event, TurnRecord, refused_summary
+
+
+class Reporter(Protocol):
+    """Hears of everything, and prints what its readers want."""
+
+    def say(self, text: str) -> None: ...
+    def on_ready(self, ready: wire.SessionReady) -> None: ...
+    def on_event(self, event: Event, now: float) -> None: ...
+    def on_turn(self, record: TurnRecord) -> None: ...
+    def on_end(self, summary: Mapping[str, object], written: Path | None) -> None: ...
+    def on_refused(self, refused: Refused) -> None: ...
+
+
+class JsonLines:
+    """For machines: one object per turn, the summary last, and nothing else."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def say(self, text: str) -> None:
+        """Machines do not read it."""
+
+    def on_ready(self, ready: wire.SessionReady) -> None:
+        """Nothing of it belongs to a turn."""
+
+    def on_event(self, event: Event, now: float) -> None:
+        """The turn's record holds what is left of it."""
+
+    def on_turn(self, record: TurnRecord) -> None:
+        self._print(record.as_dict())
+
+    def on_end(self, summary: Mapping[str, object], written: Path | None) -> None:
+        self._print({"summary": {**summary, "out": None if written is None else str(written)}})
+
+    def on_refused(self, refused: Refused) -> None:
+        self._print({"summary": refused_summary(refused)})
+
+    def _print(self, value: Mapping[str, object]) -> None:
+        self._out.write(json.dumps(value) + "\n")
+        self._out.flush()
+
+
+class Display:
+    """For people. Partials redraw one line on a terminal; elsewhere only what is final is printed."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._live = out.isatty()
+        self._drawn = 0
+        self._in_reply = False
+        self._budget_ms = 0.0
+
+    def say(self, text: str) -> None:
+        self._line(text)
+
+    def on_ready(self, ready: wire.SessionReady) -> None:
+        self._budget_ms = ready.budget_ms
+
+    def on_end(self, summary: Mapping[str, object], written: Path | None) -> None:
+        if summary["turns"] == 0:
+            self._line("no turn: nothing was said, or nothing was heard in it")
+        if written is not None:
+            self._line(f"the replies are in {written}")
+
+    def on_refused(self, refused: Refused) -> None:
+        """The error says it."""
+
+    def on_event(self, event: Event, now: float) -> None:
+        match event:
+            case wire.TranscriptPartial(_, stable, tentative) if self._live:
+                self._redraw(f"you: {stable} ({tentative})" if tentative else f"you: {stable}")
+            case wire.TranscriptFinal(_, text):
+                self._line(f"you: {text}")
+            case wire.ReplyText(_, _, text):
+                self._write(text if self._in_reply else f"bot: {text}")
+                self._in_reply = True
+            case wire.TurnReopened():
+                self._line("(you went on: that answer was withdrawn)")
+            case wire.ReplyInterrupted(_, _, heard_ms):
+                self._line(f"(interrupted after {heard_ms / 1000:.1f} s)")
+            case wire.Error(code, message):
+                self._line(f"error {code}: {message}")
+            case wire.Draining(deadline_ms):
+                self._line(f"(the server goes away in {deadline_ms / 1000:.0f} s)")
+
+    def on_turn(self, record: TurnRecord) -> None:
+        for line in turn_lines(record.as_dict(), self._budget_ms):
+            self._line(line)
+
+    def _redraw(self, text: str) -> None:
+        self._out.write("\r" + text.ljust(self._drawn))
+        self._out.flush()
+        self._drawn = len(text)
+
+    def _write(self, text: str) -> None:
+        if self._drawn:
+            self._redraw("")
+            self._out.write("\r")
+            self._drawn = 0
+        self._out.write(text)
+        self._out.flush()
+
+    def _line(self, text: str) -> None:
+        if self._in_reply:
+            self._out.write("\n")
+            self._in_reply = False
+        self._write(text + "\n")

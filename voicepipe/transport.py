@@ -1,0 +1,136 @@
+"""The websocket under a `Connection`: any way of closing is a ConnectionClosed, and nothing blocks.
+
+The library applies no time limit to a `send`, nor to a `close` behind a full write buffer; both are
+given one here, after which the transport is aborted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+
+from websockets.asyncio.server import ServerConnection
+from websockets.exceptions import ConnectionClosed as WebsocketClosed
+
+from voicepipe.connection import ConnectionClosed
+from voicepipe.core.admission import Grant, Refuse
+from voicepipe.gate import Visit
+
+SEND_BUFFER_BYTES = 16_384
+"""Kernel send buffer per connection. With the system's default, a client that stops reading swallows
+over a minute of speech before anybody notices."""
+
+_CLOSE_MARGIN_S = 0.5  # beyond the library's own limit on the closing handshake
+_MAX_REASON_BYTES = 123  # RFC 6455, 5.5
+_POLICY = 1008
+_FAULTS = {1002: "protocol", 1007: "encoding", 1009: "too_large"}
+"""Close codes that we send because of what the client did, as labels of its errors."""
+
+
+class VoiceSocket(ServerConnection):
+    """A websocket that knows what was decided about it, and is listed while it is connected."""
+
+    everyone: set[VoiceSocket]
+    most: int
+    visit: Visit | None = None
+    decision: Grant | Refuse | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.everyone.add(self)
+        sock = transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if len(self.everyone) > self.most:
+            self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.everyone.discard(self)
+        super().connection_lost(exc)
+
+    @property
+    def peer(self) -> str:
+        address = self.remote_address
+        return str(address[0]) if address else ""
+
+
+def socket_class(most: int) -> type[VoiceSocket]:
+    """A class for one server's sockets. Past `most` of them a new one is cut without an answer, so
+    that connections which never send a request cannot use up the descriptors."""
+
+    class Socket(VoiceSocket):
+        pass
+
+    Socket.everyone = set()
+    Socket.most = most
+    return Socket
+
+
+class WebsocketConnection:
+    """`Connection` over a websocket that is open."""
+
+    def __init__(
+        self,
+        ws: VoiceSocket,
+        visit: Visit,
+        *,
+        send_timeout_s: float,
+        close_timeout_s: float,
+        client_error: Callable[[str], None],
+    ) -> None:
+        self.headers: Mapping[str, str] = visit.headers
+        self.query: Mapping[str, str] = visit.query
+        self.peer = visit.peer
+        self._ws = ws
+        self._send_timeout_s = send_timeout_s
+        self._close_timeout_s = close_timeout_s
+        self._client_error = client_error
+        self._closed: ConnectionClosed | None = None
+
+    async def recv(self) -> str | bytes:
+        try:
+            return await self._ws.recv()
+        except WebsocketClosed as closed:
+            raise self._why(closed) from None
+
+    async def send(self, data: str | bytes) -> None:
+        """Raises ConnectionClosed (1008) where the client has not read for the time limit."""
+        try:
+            async with asyncio.timeout(self._send_timeout_s):
+                await self._ws.send(data)
+        except WebsocketClosed as closed:
+            raise self._why(closed) from None
+        except TimeoutError:
+            self.abort()
+            too_slow = ConnectionClosed(_POLICY, "reads too slowly")
+            raise self._end(too_slow, "slow_reader") from None
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        short = reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
+        try:
+            async with asyncio.timeout(self._close_timeout_s + _CLOSE_MARGIN_S):
+                await self._ws.close(code, short)
+        except TimeoutError:
+            self.abort()
+
+    def abort(self) -> None:
+        """Let go of the socket at once. Idempotent."""
+        self._ws.transport.abort()
+
+    def _why(self, closed: WebsocketClosed) -> ConnectionClosed:
+        """Whoever sent a close frame first says why; nobody did where the socket just went away."""
+        ours_first = closed.sent is not None and not closed.rcvd_then_sent
+        frame = closed.sent if ours_first else closed.rcvd
+        if frame is None:
+            return self._end(ConnectionClosed(), None)
+        fault = _FAULTS.get(frame.code) if ours_first else None
+        return self._end(ConnectionClosed(frame.code, frame.reason), fault)
+
+    def _end(self, closed: ConnectionClosed, fault: str | None) -> ConnectionClosed:
+        """The first reason holds; a client's fault is counted once."""
+        if self._closed is None:
+            self._closed = closed
+            if fault is not None:
+                self._client_error(fault)
+        return self._closed

@@ -1,0 +1,55 @@
+"""A turn's waterfall for a terminal: which stage took what, against the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+BAR_COLUMNS = 40
+
+
+def waterfall(stages: Mapping[str, tuple[float, float]], budget_ms: float) -> list[str]:
+    """One line per stage, in order. `stages`: name to (wait, service) in ms. The scale reaches to the longer
+    of the budget and the whole; waiting is drawn light, service dark, the budget as a bar."""
+    total_ms = sum(wait + service for wait, service in stages.values())
+    scale = BAR_COLUMNS / max(total_ms, budget_ms, 1e-9)
+    lines, at = [], 0.0
+    for name, (wait, service) in stages.items():
+        begin, middle, end = (round(scale * t) for t in (at, at + wait, at + wait + service))
+        bar = " " * begin + "░" * (middle - begin) + "█" * (end - middle)
+        lines.append(f"  {name:<9}{_marked(bar, round(scale * budget_ms))} {_cost(wait, service)}")
+        at += wait + service
+    return lines
+
+
+def _marked(bar: str, at: int) -> str:
+    cells = list(bar.ljust(BAR_COLUMNS + 1))
+    if cells[at] == " ":
+        cells[at] = "│"
+    return "".join(cells)
+
+
+def _cost(wait: float, service: float) -> str:
+    if wait + service == 0:
+        return "     -"
+    return f"{wait + service:6.0f} ms  ({wait:.0f} waiting, {service:.0f} at work)"
+
+
+def turn_lines(record: Mapping[str, object], budget_ms: float) -> Sequence[str]:
+    """A turn record (as `--json` prints it) for people."""
+    felt = record["felt_ms"]
+    assert isinstance(felt, float | int | None)
+    felt_text = "no answer heard" if felt is None else f"{felt:.0f} ms from the end of speech to sound"
+    lines = [f"turn {record['turn']}: {record['verdict']}, {felt_text} (budget {budget_ms:.0f} ms)"]
+    stages = record["stages"]
+    assert isinstance(stages, Mapping)
+    spans = {name: (part["wait_ms"], part["service_ms"]) for name, part in stages.items()}
+    if any(wait + service for wait, service in spans.values()):
+        lines += waterfall(spans, budget_ms)
+    ahead = record["speculation"]
+    assert isinstance(ahead, Mapping)
+    if ahead["hit"]:
+        lines.append(f"  {ahead['saved_ms']:.0f} ms of work were done before the turn was committed")
+    blame = record["blame"]
+    if isinstance(blame, Mapping):
+        lines.append(f"  over its share: {blame['stage']} ({blame['kind']}), by {blame['ms']:.0f} ms")
+    return lines
