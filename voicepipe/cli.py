@@ -216,9 +216,8 @@ def _loader(config: Config, store: ModelStore) -> Callable[[], Loaded]:
     """Fetches what is missing now, with progress; what it returns loads later, in a thread."""
     models = find_models(config.engines, store.resolve)
     api_key = os.environ.get("VOICEPIPE_LLM_API_KEY")
-    cache = default_root(os.environ)
     return lambda: load(
-        config.engines, models, sessions=config.limits.max_sessions, cache=cache, api_key=api_key
+        config.engines, models, sessions=config.limits.max_sessions, api_key=api_key
     )
 
 

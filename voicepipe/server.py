@@ -294,15 +294,11 @@ class VoiceServer:
     async def _serve_session(self, ws: ServerConnection) -> None:
         assert isinstance(ws, VoiceSocket) and ws.decision is not None
         connection = self._connection(ws)
-        try:
-            if isinstance(ws.decision, Refuse):
-                ending = await self._refuse(connection, ws.decision)
-            else:
-                ending = await self._run(connection, ws.decision)
-            await connection.close(ending.code, ending.reason)
-        except asyncio.CancelledError:
-            connection.abort()  # or the library would wait for the peer
-            raise
+        if isinstance(ws.decision, Refuse):
+            ending = await self._refuse(connection, ws.decision)
+        else:
+            ending = await self._run(connection, ws.decision)
+        await connection.close(ending.code, ending.reason)
 
     async def _refuse(self, connection: Connection, refuse: Refuse) -> Ending:
         message = Refused(reason=refuse.reason, retry_after_ms=refuse.retry_after_ms)

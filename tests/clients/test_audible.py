@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from voicepipe_client.audible import Audible, WindowScan
 
 from voicepipe.audio import first_audible, from_pcm16
+from voicepipe_client.audible import Audible, WindowScan
 
 RATE = 16_000
 WINDOW = 160

@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-import voicepipe_client
-from voicepipe_client import Timeouts, connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
+import voicepipe_client
 from voicepipe import errors
 from voicepipe.wire import native
 from voicepipe.wire.native import AudioFrame
+from voicepipe_client import Timeouts, connect
 
 Script = Callable[[ServerConnection], Awaitable[None]]
 Gate = Callable[[ServerConnection, Request], Response | None]
@@ -234,6 +234,7 @@ BODY = json.dumps({"refused": {"reason": "capacity", "retry_after_ms": 1234}}).e
         (answer(503, b"<html>busy</html>", Retry_After="7"), "unavailable", 7000),
         (answer(503, b"\xff", Retry_After="soon"), "unavailable", 1000),
         (answer(503, b""), "unavailable", 1000),
+        (answer(503, b'{"x": ' + b"[" * 60_000), "unavailable", 1000),
     ],
 )
 async def test_refused_before_the_upgrade(gate: Gate, reason: str, retry_after_ms: int) -> None:

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from voicepipe_client.source import OutFrame
 
 from voicepipe.errors import MissingExtra, NoMicrophone
+from voicepipe_client.source import OutFrame
 
 
 class PortAudioError(Exception):

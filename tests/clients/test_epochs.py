@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from voicepipe_client.epochs import EpochGate
 
 from voicepipe.wire.native import (
     AudioFrame,
@@ -13,6 +12,7 @@ from voicepipe.wire.native import (
     TurnCommitted,
     TurnReopened,
 )
+from voicepipe_client.epochs import EpochGate
 
 
 def frame(epoch: int) -> AudioFrame:

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from voicepipe_client.audible import Audible
-from voicepipe_client.player import Player, PlayerSnapshot
 
 from voicepipe.wire.native import (
     AudioFrame,
@@ -18,6 +16,8 @@ from voicepipe.wire.native import (
     TurnCommitted,
     TurnReopened,
 )
+from voicepipe_client.audible import Audible
+from voicepipe_client.player import Player, PlayerSnapshot
 
 RATE = 16_000
 

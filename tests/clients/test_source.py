@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from voicepipe_client.source import ClipSource, Feed, OutFrame, load_clip, make_clip
 
 from voicepipe.audio import Samples, write_wav
 from voicepipe.errors import AudioFileError
+from voicepipe_client.source import ClipSource, Feed, OutFrame, load_clip, make_clip
 
 RATE = 16_000
 FRAME = 320

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Callable
 
 import numpy as np
 import pytest
-from voicepipe_client import ClipSource, TurnRecord, make_clip, talk
-from voicepipe_client.turns import Event
 
 from voicepipe.errors import ConnectionLost
 from voicepipe.wire.native import (
@@ -26,6 +24,8 @@ from voicepipe.wire.native import (
     TurnEnded,
     TurnReopened,
 )
+from voicepipe_client import ClipSource, TurnRecord, make_clip, talk
+from voicepipe_client.turns import Event
 
 RATE = 16_000
 STAGES = Stages(*[StageTimes()] * 5)

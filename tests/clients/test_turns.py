@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from voicepipe_client.player import Player
-from voicepipe_client.source import OutFrame
-from voicepipe_client.turns import Event, TurnRecord, Turns, refused_summary, spread, summarise
 
 from voicepipe.errors import Refused
 from voicepipe.wire.native import (
@@ -25,6 +22,9 @@ from voicepipe.wire.native import (
     TurnReopened,
     Verdict,
 )
+from voicepipe_client.player import Player
+from voicepipe_client.source import OutFrame
+from voicepipe_client.turns import Event, TurnRecord, Turns, refused_summary, spread, summarise
 
 RATE = 16_000
 LOUD = b"\x00\x10" * 320
@@ -123,7 +123,7 @@ def test_a_reopened_turn_is_measured_at_its_last_commit() -> None:
     scene.hush(1.52)
     scene.hear(1.6, TranscriptFinal(1, "What time is it?"), TurnCommitted(1, 3))
     scene.hear(1.61, AudioFrame(1, 320, LOUD))
-    scene.hear(1.65, ReplyText(1, 3, "Noon."), AudioFrame(3, 0, LOUD))
+    scene.hear(1.65, ReplyText(1, 1, " And so"), ReplyText(1, 3, "Noon."), AudioFrame(3, 0, LOUD))
     scene.hear(1.9, ended(1))
     record = scene.turns.records[0]
     assert record.felt_ms == pytest.approx(150.0)

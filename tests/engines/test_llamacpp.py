@@ -193,10 +193,18 @@ class TestContext:
     def test_what_fits_is_left_alone(self, slot: _Slot) -> None:
         assert "number 0 " in self.kept(slot, self.history(3))
 
-    def test_the_cut_stays_while_the_conversation_grows(self, slot: _Slot) -> None:
+    def test_the_cut_stays_while_the_conversation_grows(
+        self, slot: _Slot, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Else every turn of a long conversation would compute its whole prompt again."""
-        costs = [prefilled(ask(slot, *self.history(n), max_tokens=4)) for n in range(4, 24)]
-        assert sum(cost > 60 for cost in costs) <= 7
+        monkeypatch.setattr(slot.runtime, "evaluate", lambda *_: None)
+        costs = []
+        for turns in range(1, 31):
+            new = slot.rewind(slot.fit(Prompt(self.history(turns), 24)))
+            slot.extend(new)
+            costs.append(len(new))
+        recomputed = [cost for cost in costs[1:] if cost > 60]
+        assert 1 <= len(recomputed) <= 10, costs
 
     def test_another_history_forgets_the_cut(self, slot: _Slot) -> None:
         self.kept(slot, self.history(20))

@@ -136,12 +136,12 @@ class _Runtime:
             raise ModelCorrupt(f"{path.name} cannot be loaded: {error}") from error
         self._batch = native.LlamaBatch(n_tokens=limits.prefill, embd=0, n_seq_max=1)
         self.vocab = self._model.get_vocab()
-        self._control = frozenset(i for i in range(self.vocab.n_vocab) if self.vocab.is_control(i))
+        control = (i for i in range(self.vocab.n_vocab) if self.vocab.is_control(i))
         self.template = ChatTemplate(
             self._model.get_default_chat_template() or "",
             bos=self._spelling(self.vocab.token_bos()),
             eos=self._spelling(self.vocab.token_eos()),
-            control=map(self._spelling, self._control),
+            control=map(self._spelling, control),
         )
         self._bos: int | None = self.vocab.token_bos() if self.vocab.get_add_bos() else None
 
@@ -157,8 +157,18 @@ class _Runtime:
     def size(self, message: ChatMessage) -> int:
         return len(self.vocab.tokenize(message.content, False, False))
 
-    def detokenize(self, tokens: Sequence[int]) -> str:
-        return str(self.vocab.detokenize([t for t in tokens if t not in self._control]))
+    def text(self, tokens: Sequence[int]) -> str:
+        """Exact text of one token or more; control tokens have none.
+
+        cyllama's `detokenize` strips white space and its `token_to_piece` breaks characters, so that the
+        edges come from the one and what lies between from the other.
+        """
+        pieces = [str(self.vocab.token_to_piece(token, 0, False)) for token in tokens]
+        if not any(_UNFINISHED in piece for piece in pieces):
+            return "".join(pieces)
+        head, tail = pieces[0], pieces[-1]
+        body = str(self.vocab.detokenize(list(tokens))).strip()
+        return head[: len(head) - len(head.lstrip())] + body + tail[len(tail.rstrip()) :]
 
     def keep(self, sequence: int, tokens: int) -> int:
         """Cut the sequence to its first `tokens`; returns what is left (0 if the model cannot be cut)."""
@@ -342,30 +352,22 @@ class _Generation:
 
 
 class _TextStream:
-    """Tokens to text. A character, and a word's leading space, may depend on the tokens beside it.
-
-    So a token is read together with the one before, and is held back while it ends inside a character.
-    """
+    """Tokens to text, without a loss at the seams: a token may end inside a character."""
 
     def __init__(self, runtime: _Runtime) -> None:
         self._runtime = runtime
-        self._before: list[int] = []
         self._held: list[int] = []
 
     def push(self, token: int) -> str:
         self._held.append(token)
-        text = self._read()
+        text = self._runtime.text(self._held)
         if text.endswith(_UNFINISHED) and len(self._held) < _HELD_TOKENS_MAX:
             return ""
-        self._before, self._held = self._held, []
+        self._held.clear()
         return text.replace(_UNFINISHED, "")
 
     def flush(self) -> str:
         """What is held, without the character that never ended."""
-        text = self._read() if self._held else ""
-        self._held = []
+        text = self._runtime.text(self._held) if self._held else ""
+        self._held.clear()
         return text.replace(_UNFINISHED, "")
-
-    def _read(self) -> str:
-        known = len(self._runtime.detokenize(self._before))
-        return self._runtime.detokenize(self._before + self._held)[known:]

@@ -364,7 +364,7 @@ ENGLISH: tuple[Rule, ...] = (
     # words
     _rule(r"(?<=\w )St\.(?! [A-Z])", "Street"),
     _rule(rf"(?<!\w)(?:{_ABBREVIATION})(?=,? ?\w)", lambda m: ABBREVIATIONS[m[0]]),
-    _rule(r"\b([A-Z](?:\.[A-Z])+)\.(?= \S|[,;:!?'])", lambda m: m[1].replace(".", "")),
+    _rule(r"(?<![\w.])([A-Z](?:\.[A-Z])+)\.(?= \S|[,;:!?'])", lambda m: m[1].replace(".", "")),
     _rule(r"\b([Aa]nd)/(?=or\b)", r"\1 "),
     _rule(r"(?<=\b[A-Z])/(?=[A-Z]\b)", " "),
     _rule(r"(?<=[a-z]{2})/(?=[a-z]{2})", " or "),

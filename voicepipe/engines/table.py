@@ -51,7 +51,7 @@ def find_models(config: EnginesConfig, resolve: Resolve) -> Models | None:
 
 
 def load(
-    config: EnginesConfig, models: Models | None, *, sessions: int, cache: Path, api_key: str | None
+    config: EnginesConfig, models: Models | None, *, sessions: int, api_key: str | None
 ) -> Loaded:
     """Blocking: seconds for the default models. Raises MissingExtra and ModelError."""
     if models is None:
@@ -63,7 +63,7 @@ def load(
             _vad(),
             _asr(config, models.asr),
             llm or _local_llm(config, models.llm, sessions),
-            _tts(config, models.tts, cache),
+            _tts(config, models.tts),
         )
     except ModuleNotFoundError as exc:
         raise MissingExtra(
@@ -123,7 +123,7 @@ def _remote_llm(config: EnginesConfig, url: str, sessions: int, api_key: str | N
     return OpenAiChat(url, config.llm_model, api_key=api_key, timeout_s=config.llm_timeout_s, slots=sessions)
 
 
-def _tts(config: EnginesConfig, voice: Path | str, cache: Path) -> Tts:
+def _tts(config: EnginesConfig, voice: Path | str) -> Tts:
     from voicepipe.engines.piper import PiperTts
 
-    return PiperTts(Path(voice), threads=config.threads, cache_dir=cache)
+    return PiperTts(Path(voice), threads=config.threads)

@@ -39,8 +39,10 @@ SPEAKER_INPUT = "sid"
 """Name of the graph's input that says who speaks: the one that cannot vary along time."""
 
 POINTWISE = frozenset(
-    ("Add", "Cast", "Clip", "Div", "Elu", "Exp", "Identity", "LeakyRelu", "Mul", "Neg")
-    + ("Relu", "Sigmoid", "Sub", "Tanh", "Unsqueeze")
+    {
+        *("Add", "Cast", "Clip", "Div", "Elu", "Exp", "Identity", "LeakyRelu", "Mul", "Neg"),
+        *("Relu", "Sigmoid", "Sub", "Tanh", "Unsqueeze"),
+    }
 )
 """Operators whose result at one instant needs their operands at that instant only."""
 

@@ -14,6 +14,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from voicepipe.engines.base import Context, Samples, Transcript, Window
+from voicepipe.engines.features import SAMPLE_RATE_HZ
 from voicepipe.engines.hypothesis import (
     MIN_PARTIAL_SPEECH_S,
     MIN_SPEECH_S,
@@ -23,14 +24,13 @@ from voicepipe.engines.hypothesis import (
 )
 from voicepipe.engines.utterance import TimedWord, Utterance, forced_points
 
-SAMPLE_RATE_HZ = 16_000
 TAIL_S = 0.6
 """Zeros behind the audio: the shortest of 0.3 to 1.0 s that cost no accuracy."""
 RETRY_TAIL_S = 2.0
 """Second attempt at a final that looped."""
 SENTENCE_WINDOW_S = 4.0
-"""From here on a window is cut behind a stable sentence, because every token of it is decoded again by the final
-that the speaker waits for."""
+"""From here on a window is cut behind a stable sentence, because every token of it is decoded again by the
+final that the speaker waits for."""
 LONG_WINDOW_S = 8.0
 """From here on a window is cut behind any stable word."""
 FULL_WINDOW_S = 10.0

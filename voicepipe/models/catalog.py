@@ -105,9 +105,7 @@ _WHISPER_TINY_EN = Model(
     name="whisper-tiny.en",
     kind="asr",
     files=(
-        ModelFile(
-            "config.json", 2317, "14b1b421a90349bc551b881461426b561a874049cb9e4c4864f2ca384f6a7cc5"
-        ),
+        ModelFile("config.json", 2317, "14b1b421a90349bc551b881461426b561a874049cb9e4c4864f2ca384f6a7cc5"),
         ModelFile(
             "model.bin",
             75_537_502,
@@ -154,9 +152,7 @@ _WHISPER_BASE = Model(
     name="whisper-base",
     kind="asr",
     files=(
-        ModelFile(
-            "config.json", 2309, "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a"
-        ),
+        ModelFile("config.json", 2309, "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a"),
         ModelFile(
             "model.bin",
             145_217_607,
@@ -172,9 +168,7 @@ _WHISPER_BASE = Model(
             1_068_101,
             "22f3cb2fc2be1545b9a7db8e993ddd59aeccadfbc7d7b00ca517ca8960864766",
         ),
-        ModelFile(
-            "LICENSE", 1213, "f6d6e6ab5464a000fe933730dbc99ae264afe75152a273129e604147e51cd85c"
-        ),
+        ModelFile("LICENSE", 1213, "f6d6e6ab5464a000fe933730dbc99ae264afe75152a273129e604147e51cd85c"),
     ),
     # Other conversions of the same network differ byte by byte, so no hub repository is named here.
     sources=(
@@ -258,9 +252,7 @@ _PIPER_JOE = Model(
             4794,
             "3d6d5410b3795cb1950595247ef8f06190719e6fdbfa3a2356d8ec368e1aad33",
         ),
-        ModelFile(
-            "MODEL_CARD", 280, "d38223ba9381592ee7aeee49da1b61047121db1ad1761973ce0b88ff3e14041b"
-        ),
+        ModelFile("MODEL_CARD", 280, "d38223ba9381592ee7aeee49da1b61047121db1ad1761973ce0b88ff3e14041b"),
     ),
     sources=(
         IndexSource(
@@ -334,9 +326,7 @@ _GEMMA = Model(
             168_357,
             "152fbbb72940545ffbb8f6691a6a99a2dea5c357165248969fd72a9dae37fa9d",
         ),
-        ModelFile(
-            "NOTICE.md", 395, "6842769b971f09c007b411a254a5531b8a36b5340998ca47cfc583a669d8540e"
-        ),
+        ModelFile("NOTICE.md", 395, "6842769b971f09c007b411a254a5531b8a36b5340998ca47cfc583a669d8540e"),
     ),
     # Hub repositories of this model are gated and do not carry the terms beside the weights.
     sources=(

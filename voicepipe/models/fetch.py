@@ -180,9 +180,7 @@ def _last_line(complaint: str) -> str:
     return (errors or lines or ["it said nothing"])[-1].removeprefix("ERROR: ")
 
 
-def _run(
-    arguments: Sequence[str], environ: Mapping[str, str], log: Path, on_poll: Callable[[], None]
-) -> int:
+def _run(arguments: Sequence[str], environ: Mapping[str, str], log: Path, on_poll: Callable[[], None]) -> int:
     """Exit status. The child never outlives this call."""
     with log.open("wb") as output:
         try:

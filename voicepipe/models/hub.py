@@ -16,9 +16,7 @@ PACKAGE = "huggingface_hub"
 class Hub(Protocol):
     """What the store needs of a model hub."""
 
-    def __call__(
-        self, repo: str, filename: str, *, revision: str | None, into: Path | None
-    ) -> Path:
+    def __call__(self, repo: str, filename: str, *, revision: str | None, into: Path | None) -> Path:
         """Path of the file: in the folder `into`, or in the hub's own cache where that is None.
 
         Raises MissingExtra where the hub cannot be used at all, IndexUnreachable where it does not
@@ -62,9 +60,7 @@ def download(repo: str, filename: str, *, revision: str | None, into: Path | Non
         ValueError,
     ) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise IndexUnreachable(
-            f"{repo}/{filename} cannot be fetched from the hub: {lines[0]}"
-        ) from error
+        raise IndexUnreachable(f"{repo}/{filename} cannot be fetched from the hub: {lines[0]}") from error
     finally:
         logger.setLevel(level)
     return Path(path)

@@ -48,11 +48,7 @@ def size_text(size_bytes: int) -> str:
     """Decimal, as package indexes count: `71 MB`, `28 kB`, `12 B`."""
     for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size_bytes >= scale:
-            return (
-                f"{size_bytes / scale:.1f} {unit}"
-                if unit == "GB"
-                else f"{size_bytes / scale:.0f} {unit}"
-            )
+            return f"{size_bytes / scale:.1f} {unit}" if unit == "GB" else f"{size_bytes / scale:.0f} {unit}"
     return f"{size_bytes} B"
 
 

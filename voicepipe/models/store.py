@@ -242,9 +242,7 @@ class ModelStore:
             self._want_room(model, source)
             try:
                 self._gatherer.fill(model, source, work)
-                verdicts = hash_model(
-                    model, work.model, lambda done: self._tell(model, "verify", done)
-                )
+                verdicts = hash_model(model, work.model, lambda done: self._tell(model, "verify", done))
             except ModelCorrupt as error:
                 work.close(keep_wheels=False)  # none of them is worth keeping
                 failures.append(ModelCorrupt(f"{source} is not the pinned model: {error.message}"))

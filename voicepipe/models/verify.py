@@ -89,8 +89,7 @@ def _stat(model: Model, file: ModelFile, folder: Path) -> os.stat_result:
         raise ModelMissing(f"{model.name}: {folder / file.path} is not there") from error
     if found.st_size != file.size_bytes:
         raise ModelCorrupt(
-            f"{model.name}: {folder / file.path} has {found.st_size} bytes "
-            f"instead of {file.size_bytes}"
+            f"{model.name}: {folder / file.path} has {found.st_size} bytes instead of {file.size_bytes}"
         )
     return found
 
@@ -115,7 +114,6 @@ def _hash_file(model: Model, file: ModelFile, folder: Path, on_bytes: OnBytes) -
             on_bytes(done)
     if digest.hexdigest() != file.sha256:
         raise ModelCorrupt(
-            f"{model.name}: {folder / file.path} has SHA-256 {digest.hexdigest()} "
-            f"instead of {file.sha256}"
+            f"{model.name}: {folder / file.path} has SHA-256 {digest.hexdigest()} instead of {file.sha256}"
         )
     return verdict

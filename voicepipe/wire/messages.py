@@ -41,9 +41,7 @@ Enforcement = Literal["degrade", "enforce", "observe"]
 TurnTaking = Literal["auto", "manual"]
 Mode = Literal["voice", "transcription"]
 HistoryRole = Literal["system", "user", "assistant"]
-Verdict = Literal[
-    "failed", "refused", "empty", "interrupted", "masked", "missed", "degraded", "met"
-]
+Verdict = Literal["failed", "refused", "empty", "interrupted", "masked", "missed", "degraded", "met"]
 
 
 class AudioFrame(Struct, frozen=True):

@@ -158,9 +158,7 @@ def _decode_frame(data: bytes) -> AudioFrame:
     if len(data) > MAX_BINARY_BYTES:
         raise TooLarge(f"a binary frame may have {MAX_BINARY_BYTES} bytes, not {len(data)}")
     if len(data) < HEADER_BYTES:
-        raise BadFrame(
-            f"a binary frame starts with {HEADER_BYTES} bytes of header, not {len(data)}"
-        )
+        raise BadFrame(f"a binary frame starts with {HEADER_BYTES} bytes of header, not {len(data)}")
     epoch, offset_samples = _HEADER.unpack_from(data)
     return AudioFrame(epoch, offset_samples, data[HEADER_BYTES:])
 
@@ -229,11 +227,7 @@ def _kind(raw: bytes) -> str:
     try:
         return _ENVELOPE.decode(raw).type
     except msgspec.ValidationError as exc:
-        what = (
-            "needs a `type`"
-            if "missing" in str(exc) or "$.type" in str(exc)
-            else "is a JSON object"
-        )
+        what = "needs a `type`" if "missing" in str(exc) or "$.type" in str(exc) else "is a JSON object"
         raise BadJson(f"a text frame {what}") from None
     except (msgspec.DecodeError, RecursionError) as exc:
         raise _bad_json(exc) from None

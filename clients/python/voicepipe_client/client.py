@@ -25,7 +25,7 @@ from voicepipe import errors
 from voicepipe.wire import native
 from voicepipe.wire.native import AudioFrame, ServerMessage
 from voicepipe_client.epochs import EpochGate
-from voicepipe_client.opening import DEFAULT_RETRY_MS, Timeouts, open_connection, voice_url
+from voicepipe_client.opening import DEFAULT_RETRY_MS, DEFAULT_TIMEOUTS, Timeouts, open_connection, voice_url
 
 Event = ServerMessage | AudioFrame
 
@@ -68,7 +68,7 @@ async def connect(
     token: str | None = None,
     budget_ms: float | None = None,
     route: str | None = None,
-    timeouts: Timeouts = Timeouts(),
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
     on_waiting: Callable[[int], None] | None = None,
     **options: Unpack[StartOptions],
 ) -> AsyncIterator[Session]:

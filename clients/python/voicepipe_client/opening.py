@@ -38,6 +38,9 @@ class Timeouts:
     close_s: float = 2.0
 
 
+DEFAULT_TIMEOUTS: Final = Timeouts()
+
+
 def voice_url(url: str, budget_ms: float | None, route: str | None) -> str:
     try:
         parts = urlsplit(url)

@@ -1,0 +1,141 @@
+"""How long to wait: by score, never less than the words ask for, never more than the hard cap."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from voicepipe.core.patience import (
+    HARD_CAP_S,
+    OPERATING_POINTS,
+    Patience,
+    needed_silence_s,
+    text_floor_s,
+    text_score,
+)
+
+FAST = OPERATING_POINTS["fast"]
+BALANCED = OPERATING_POINTS["balanced"]
+SAFE = OPERATING_POINTS["safe"]
+
+
+@pytest.mark.parametrize(
+    ("score", "silence_s"),
+    [(1.0, 0.096), (0.8, 0.096), (0.79, 0.224), (0.5, 0.224), (0.2, 0.640), (0.19, 1.2), (0.0, 1.2)],
+)
+def test_the_fast_point_waits_three_frames_for_what_looks_finished(score: float, silence_s: float) -> None:
+    """The steps of S(p), each from its lower bound on."""
+    assert FAST.silence_s(score) == silence_s
+
+
+def test_the_safe_point_never_waits_less_than_its_floor() -> None:
+    """600 ms, however complete it looks; where fast waits longer, it waits as long."""
+    assert [SAFE.silence_s(score) for score in (1.0, 0.3, 0.0)] == [0.6, 0.64, 1.2]
+
+
+@pytest.mark.parametrize("score", [0.0, 0.1, 0.35, 0.5, 0.65, 0.8, 1.0])
+def test_the_points_are_ordered_by_how_patient_they_are(score: float) -> None:
+    """Balanced is never quicker than fast, nor is safe."""
+    assert FAST.silence_s(score) <= BALANCED.silence_s(score)
+    assert FAST.silence_s(score) <= SAFE.silence_s(score)
+
+
+def test_the_points_are_known_by_their_names() -> None:
+    """The names of the command line and of the wire."""
+    assert {name: point.name for name, point in OPERATING_POINTS.items()} == {
+        "fast": "fast",
+        "balanced": "balanced",
+        "safe": "safe",
+    }
+
+
+def test_a_score_below_every_step_waits_for_the_hard_cap() -> None:
+    """A table with a hole leaves nobody waiting for ever."""
+    assert Patience("odd", ((0.5, 0.1),)).silence_s(0.2) == HARD_CAP_S
+
+
+def test_a_step_above_the_hard_cap_is_cut_to_it() -> None:
+    """No table can ask for more."""
+    assert Patience("slow", ((0.0, 60.0),)).silence_s(0.9) == HARD_CAP_S
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("What time is it?", 0.85),
+        ("Tell me a joke. ", 0.85),
+        ("Stop!", 0.85),
+        ("tell me a joke", 0.4),
+        ("", 0.4),
+        ("Well, I was thinking...", 0.15),
+        ("Well, I was thinking…", 0.15),
+        ("I need milk,", 0.15),
+        ("It is -", 0.15),
+        ("the following:", 0.15),
+        ("first;", 0.15),
+    ],
+)
+def test_punctuation_tells_how_finished_a_text_looks(text: str, score: float) -> None:
+    """Recognisers punctuate what sounds finished; dots and commas say that more is to come."""
+    assert text_score(text) == score
+
+
+@pytest.mark.parametrize(
+    ("text", "floor_s"),
+    [
+        ("", 0.0),
+        ("...", 0.0),
+        ("Turn on the light.", 0.0),
+        ("I would like tea and", 0.64),
+        ("I would like tea and.", 0.64),
+        ("Um", 0.64),
+        ("Put it on the", 0.64),
+        ("What is that for?", 0.0),
+        ("I know what it is", 0.0),
+        ("I know where they are.", 0.0),
+        ("It is", 0.64),
+        ("bread, milk,", 0.64),
+        ("well…", 0.64),
+        ("well...", 0.64),
+        ("My number is 555 01", 0.9),
+        ("My number is 555-0123.", 0.9),
+        ("I have 12", 0.0),
+        ("Call 0123 456 789", 0.0),
+        ("My name is J O H N", 0.9),
+        ("It is spelled m-a-i", 0.9),
+    ],
+)
+def test_an_open_end_asks_for_time(text: str, floor_s: float) -> None:
+    """Conjunctions, fillers, half a telephone number, spelling: nobody has finished there."""
+    assert text_floor_s(text) == floor_s
+
+
+@pytest.mark.parametrize(
+    ("text", "completeness", "silence_s"),
+    [
+        ("Turn on the light.", None, 0.096),
+        ("turn on the light", None, 0.640),
+        ("turn on the light", 0.9, 0.096),
+        ("Turn on the light.", 0.1, 1.2),
+        ("I would like tea and.", 0.99, 0.64),
+        ("My number is 555.", 0.99, 0.9),
+        ("", None, 0.640),
+    ],
+)
+def test_the_text_can_only_lengthen_the_wait(
+    text: str, completeness: float | None, silence_s: float
+) -> None:
+    """A turn model's score replaces the guess from the text, but not what the words ask for."""
+    assert needed_silence_s(text, completeness, FAST) == silence_s
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(
+    st.text(max_size=60),
+    st.none() | st.floats(0, 1),
+    st.sampled_from(sorted(OPERATING_POINTS)),
+)
+def test_the_wait_is_bounded_whatever_is_heard(text: str, score: float | None, point: str) -> None:
+    """At least three frames at the fast point's best, at most the hard cap, for any text at all."""
+    assert 0.096 <= needed_silence_s(text, score, OPERATING_POINTS[point]) <= HARD_CAP_S

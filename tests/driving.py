@@ -1,0 +1,496 @@
+"""A scripted caller and the house it calls: whole sessions in virtual time.
+
+A test writes what the caller does; `call` plays it against a session and afterwards checks what has to hold in
+every session: one verdict per turn, nothing of a reply before its commit or after its end, every lease back, no
+task left. What a test asserts itself is what is special about its case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tests import virtual
+from voicepipe.config import Config, LimitsConfig, ScriptedConfig
+from voicepipe.connection import ConnectionClosed, MemoryConnection
+from voicepipe.core.events import TurnRecord, WorkKind
+from voicepipe.device import Device
+from voicepipe.engines.base import Context, Engines, Prompt, Samples, Transcript, Window
+from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTts, ScriptedVad
+from voicepipe.session import Services, serve_session
+from voicepipe.wire import messages as wire
+from voicepipe.wire.native import decode_server, encode_client
+
+RATE_HZ = 16_000
+PACKET_S = 0.02
+LOUD = 0.2
+"""Level of scripted speech, of full scale: -14 dBFS."""
+PLACEMENT = {kind: "ears" if kind is WorkKind.HEAR else "main" for kind in WorkKind}
+LANES = {"main": 1, "ears": 1}
+
+M = TypeVar("M")
+
+
+# --- engines that misbehave ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """The chunk takes so much longer. Seconds."""
+
+    seconds: float
+
+
+Fault = Exception | Hang | None
+"""What becomes of one chunk; None: nothing, it works."""
+
+
+class Faults:
+    """One fault per chunk, in order; when they are used up, everything works."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self._faults: Iterator[Fault] = iter(faults)
+        self.chunks = 0
+
+    async def around(self, chunk: Callable[[], Any]) -> Any:
+        self.chunks += 1
+        fault = next(self._faults, None)
+        if isinstance(fault, Exception):
+            raise fault
+        if isinstance(fault, Hang):
+            await asyncio.sleep(fault.seconds)
+        value = chunk()
+        return await value if isinstance(value, Awaitable) else value
+
+
+class _Wrapped:
+    """`inner`, whose method `chunk` meets the faults."""
+
+    def __init__(self, inner: Any, chunk: str, faults: Faults) -> None:
+        self._inner = inner
+        self._chunk = chunk
+        self._faults = faults
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        if name == self._chunk:
+            return lambda *args, **more: self._faults.around(lambda: value(*args, **more))
+        return value
+
+
+class FaultyVad(ScriptedVad):
+    placement = "loop"
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = Faults(faults)
+
+    def open(self) -> Any:
+        return _Wrapped(super().open(), "probability", self.faults)
+
+
+class FaultyAsr(ScriptedAsr):
+    def __init__(self, config: ScriptedConfig, faults: Iterable[Fault]) -> None:
+        super().__init__(config)
+        self.faults = Faults(faults)
+
+    def open(self) -> Any:
+        return _Wrapped(super().open(), "decode", self.faults)
+
+
+class FaultyLlm(ScriptedLlm):
+    def __init__(self, config: ScriptedConfig, slots: int, faults: Iterable[Fault]) -> None:
+        super().__init__(config, slots)
+        self.faults = Faults(faults)
+
+    def generation(self, prompt: Prompt) -> Any:
+        return _Wrapped(super().generation(prompt), "step", self.faults)
+
+
+class FaultyTts(ScriptedTts):
+    def __init__(self, config: ScriptedConfig, faults: Iterable[Fault]) -> None:
+        super().__init__(config)
+        self.faults = Faults(faults)
+
+    def synthesize(self, text: str, ctx: Context, *, first: bool) -> Any:
+        return _Wrapped(super().synthesize(text, ctx, first=first), "step", self.faults)
+
+
+class ListeningLlm(ScriptedLlm):
+    """Keeps every prompt that it was given."""
+
+    def __init__(self, config: ScriptedConfig, slots: int) -> None:
+        super().__init__(config, slots)
+        self.prompts: list[tuple[tuple[str, str], ...]] = []
+
+    def generation(self, prompt: Prompt) -> Any:
+        self.prompts.append(tuple((message.role, message.content) for message in prompt.messages))
+        return super().generation(prompt)
+
+
+class DictatedAsr:
+    """Hears in the n-th final decode of an utterance the n-th of its texts, then the last of them for good.
+    `utterances` holds the texts of each; after the last one the utterances begin again."""
+
+    placement = "loop"
+    name = "dictated"
+
+    def __init__(self, *utterances: tuple[str, ...], asr_ms: float = 20.0) -> None:
+        self.utterances = utterances
+        self.asr_s = asr_ms / 1000
+
+    def open(self) -> _DictatedStream:
+        return _DictatedStream(self)
+
+
+class _DictatedStream:
+    def __init__(self, asr: DictatedAsr) -> None:
+        self._asr = asr
+        self._turns: list[int] = []
+        self._finals = 0
+        self.window_start = 0
+
+    async def decode(self, window: Window, *, final: bool, ctx: Context) -> Transcript:
+        if window.utterance not in self._turns:
+            self._turns.append(window.utterance)
+            self._finals = 0
+        heard = len(self._turns) - 1
+        texts = self._asr.utterances[heard % len(self._asr.utterances)]
+        text = texts[min(self._finals, len(texts) - 1)]
+        self._finals += final
+        await asyncio.sleep(self._asr.asr_s)
+        return Transcript(text, "", final) if final else Transcript("", text, final)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+# --- the house -------------------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """An Observer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.verdicts: list[str] = []
+        self.client_errors: list[str] = []
+        self.engines_failed: list[str] = []
+        self.stale_s = 0.0
+        self.non_finite = 0
+
+    def turn_ended(self, verdict: str, felt_s: float | None, system_s: float | None) -> None:
+        self.verdicts.append(verdict)
+
+    def client_error(self, code: str) -> None:
+        self.client_errors.append(code)
+
+    def engine_failed(self, stage: str) -> None:
+        self.engines_failed.append(stage)
+
+    def stale_audio_dropped(self, seconds: float) -> None:
+        self.stale_s += seconds
+
+    def non_finite_samples(self, n_samples: int) -> None:
+        self.non_finite += n_samples
+
+
+def engines(
+    config: ScriptedConfig | None = None,
+    *,
+    slots: int = 2,
+    vad: Any = None,
+    asr: Any = None,
+    llm: Any = None,
+    tts: Any = None,
+) -> Engines:
+    """Scripted engines, some of them replaced."""
+    config = config or ScriptedConfig()
+    return Engines(
+        vad or ScriptedVad(),
+        asr or ScriptedAsr(config),
+        llm or ScriptedLlm(config, slots),
+        tts or ScriptedTts(config),
+    )
+
+
+def limits(**values: Any) -> Config:
+    """A configuration with other limits."""
+    return Config(limits=LimitsConfig(**values))
+
+
+@dataclass
+class House:
+    """What all sessions of a process share, in virtual time."""
+
+    services: Services
+    observer: Recorder
+    records: dict[str, list[TurnRecord]] = field(default_factory=dict)
+
+    @property
+    def leased(self) -> int:
+        return self.services.engines.llm.leased  # type: ignore[attr-defined,no-any-return]
+
+
+@asynccontextmanager
+async def open_house(
+    these: Engines | None = None, config: Config | None = None, lanes: dict[str, int] | None = None
+) -> Any:
+    """Leaving checks that every lease is back and that no chunk waits or runs."""
+    observer = Recorder()
+    async with Device(PLACEMENT, lanes or LANES) as device:
+        house = House(Services(these or engines(), device, config or Config(), observer), observer)
+
+        def keep(session: str, record: TurnRecord) -> None:
+            house.records.setdefault(session, []).append(record)
+
+        house.services = replace(house.services, on_record=keep)
+        yield house
+    assert house.leased == 0, "a reply slot was not given back"
+    left = device.snapshot().lanes
+    assert all(lane.queued == lane.running == 0 for lane in left.values())
+
+
+# --- the caller ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A message, and when it came. Seconds of virtual time since the call began."""
+
+    at: float
+    message: wire.ServerMessage | wire.AudioFrame
+
+
+class Caller:
+    """A client that speaks in real (virtual) time and keeps all that it hears."""
+
+    def __init__(
+        self, house: House, ident: str, query: dict[str, str] | None, capacity: int, rate: int = RATE_HZ
+    ) -> None:
+        self.house = house
+        self.ident = ident
+        self.rate = rate
+        self.log: list[Heard] = []
+        self.closed: ConnectionClosed | None = None
+        self.reading = True
+        self._clock = asyncio.get_running_loop().time
+        self._began = self._clock()
+        self._server, self._connection = MemoryConnection.pair(capacity=capacity, query=query)
+        self._position = 0
+        self._noise = np.random.default_rng(1)
+        self._ended = asyncio.Event()
+
+    # what it does
+
+    @property
+    def now(self) -> float:
+        return self._clock() - self._began
+
+    async def start(self, **more: Any) -> None:
+        audio = wire.AudioFormat(rate=self.rate, channels=more.pop("channels", 1))
+        await self.send(wire.SessionStart(audio=audio, protocol="voicepipe.v1", **more))
+
+    async def send(self, message: wire.ClientMessage | wire.AudioFrame) -> None:
+        await self.send_raw(encode_client(message))
+
+    async def send_raw(self, data: str | bytes) -> None:
+        await self._connection.send(data)
+
+    async def speak(self, seconds: float) -> None:
+        await self._sound(seconds, LOUD)
+
+    async def pause(self, seconds: float) -> None:
+        """Silence, sent like sound."""
+        await self._sound(seconds, 0.0)
+
+    async def wait(self, seconds: float) -> None:
+        """Nothing is sent."""
+        await asyncio.sleep(seconds)
+
+    async def pause_until(self, kind: type[Any], *, within_s: float = 30.0) -> Any:
+        """Send silence until a message of this kind comes that had not come when this was called."""
+        before = len(self.of(kind))
+        until = self.now + within_s
+        while len(self.of(kind)) == before:
+            assert self.now < until, f"no {kind.__name__} within {within_s} s"
+            await self.pause(PACKET_S)
+        return self.of(kind)[-1]
+
+    async def hang_up(self, code: int = 1006) -> None:
+        await self._connection.close(code)
+
+    async def end(self) -> None:
+        await self.send(wire.SessionEnd())
+
+    async def gone(self, *, within_s: float = 60.0) -> ConnectionClosed:
+        """Wait until the server has closed, or the call has ended."""
+        async with asyncio.timeout(within_s):
+            await self._ended.wait()
+        assert self.closed is not None
+        return self.closed
+
+    # what it heard
+
+    def of(self, kind: type[M]) -> list[M]:
+        return [heard.message for heard in self.log if isinstance(heard.message, kind)]
+
+    def at(self, kind: type[Any], index: int = 0) -> float:
+        """When the message came."""
+        return [heard.at for heard in self.log if isinstance(heard.message, kind)][index]
+
+    @property
+    def verdicts(self) -> list[str]:
+        return [ended.verdict for ended in self.of(wire.TurnEnded)]
+
+    @property
+    def errors(self) -> list[str]:
+        return [error.code for error in self.of(wire.Error)]
+
+    @property
+    def records(self) -> list[TurnRecord]:
+        return self.house.records.get(self.ident, [])
+
+    def audio(self, epoch: int) -> bytes:
+        return b"".join(frame.pcm for frame in self.of(wire.AudioFrame) if frame.epoch == epoch)
+
+    def text(self, epoch: int) -> str:
+        return "".join(piece.text for piece in self.of(wire.ReplyText) if piece.epoch == epoch)
+
+    def kinds(self) -> list[str]:
+        """Names of the messages in order, runs of audio as one."""
+        names: list[str] = []
+        for heard in self.log:
+            name = type(heard.message).__name__
+            if name != "AudioFrame" or names[-1:] != [name]:
+                names.append(name)
+        return names
+
+    # inner
+
+    async def _sound(self, seconds: float, level: float) -> None:
+        size = round(PACKET_S * self.rate)
+        for _ in range(round(seconds / PACKET_S)):
+            noise = self._noise.uniform(-level, level, size) * 32767
+            frame = wire.AudioFrame(0, self._position, noise.astype("<i2").tobytes())
+            self._position += size
+            await self.send(frame)
+            await asyncio.sleep(PACKET_S)
+
+    async def listen(self) -> None:
+        try:
+            while True:
+                if not self.reading:
+                    await asyncio.sleep(PACKET_S)
+                    continue
+                data = await self._connection.recv()
+                self.log.append(Heard(self.now, decode_server(data)))
+        except ConnectionClosed as closed:
+            self.closed = closed
+
+    async def be_served(self) -> None:
+        try:
+            await serve_session(self._server, self.house.services, self.ident)
+        finally:
+            self._ended.set()
+
+
+Script = Callable[[Caller], Awaitable[None]]
+
+
+async def visit(
+    house: House,
+    script: Script,
+    *,
+    ident: str = "s1",
+    query: dict[str, str] | None = None,
+    capacity: int = 100_000,
+    rate: int = RATE_HZ,
+) -> Caller:
+    """One call, from before its first message until the connection is closed."""
+    caller = Caller(house, ident, query, capacity, rate)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(caller.be_served())
+        listening = group.create_task(caller.listen())
+        try:
+            await script(caller)
+        except ConnectionClosed:
+            pass  # the server let go of the caller in mid-sentence
+        if caller.closed is None:
+            await caller.hang_up()
+        await caller.gone()
+        caller.reading = True
+        await listening
+    check_call(caller)
+    return caller
+
+
+def call(
+    script: Script,
+    these: Engines | None = None,
+    config: Config | None = None,
+    *,
+    query: dict[str, str] | None = None,
+    capacity: int = 100_000,
+    rate: int = RATE_HZ,
+) -> Caller:
+    """Play the script against a fresh house in virtual time."""
+
+    async def main() -> Caller:
+        async with open_house(these, config) as house:
+            caller = await visit(house, script, query=query, capacity=capacity, rate=rate)
+        check_nothing_left()
+        return caller
+
+    return virtual.run(main())
+
+
+# --- what always holds -----------------------------------------------------------------------------------------
+
+
+def check_nothing_left() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not left, f"tasks are left: {left}"
+
+
+def check_call(caller: Caller) -> None:
+    """One verdict per turn; a reply's content lies between its commit and its end, without a gap."""
+    numbers = [record.turn for record in caller.records]
+    assert numbers == list(range(1, len(numbers) + 1)), f"verdicts {numbers}"
+    told = [ended.turn for ended in caller.of(wire.TurnEnded)]
+    assert told == numbers[: len(told)], "the client was told other verdicts than were reached"
+    assert len(numbers) - len(told) <= 1, "only the turn that the end of the call cut may be untold"
+    for record in caller.records:
+        if record.felt_estimate_s is not None:
+            total_s = sum(share.wait_s + share.service_s for share in record.stages.values())
+            assert abs(total_s - record.felt_estimate_s) < 1e-6
+    open_epoch: int | None = None
+    newest = 0
+    expected = 0
+    for heard in caller.log:
+        match heard.message:
+            case wire.TurnCommitted(_, epoch):
+                assert epoch > newest
+                open_epoch = newest = epoch
+                expected = 0
+            case wire.TurnReopened(_, epoch):
+                assert epoch > newest
+                open_epoch, newest = None, epoch
+            case wire.ReplyInterrupted(_, epoch):
+                assert epoch == open_epoch
+                open_epoch = None
+            case wire.ReplyText(_, epoch) | wire.ReplyDone(_, epoch):
+                assert epoch == open_epoch, "content of a reply that is not open"
+            case wire.AudioFrame(epoch, offset, pcm):
+                assert epoch == open_epoch, "sound of a reply that is not open"
+                assert offset == expected, "a gap in the reply"
+                expected += len(pcm) // 2
+
+
+def pcm_level(pcm: bytes) -> float:
+    """Loudest sample, of full scale."""
+    samples: Samples = np.frombuffer(pcm, "<i2").astype(np.float32) / 32768
+    return float(np.abs(samples).max(initial=0.0))
