@@ -22,10 +22,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from faster_whisper import WhisperModel
 
 from voicepipe.engines.base import Context, Samples, TtsStep
 from voicepipe.engines.piper import Pacing, PiperTts
-from voicepipe.models.store import ModelStore, default_root
+from voicepipe.engines.spoken import speakable
+from voicepipe.models.place import default_root
+from voicepipe.models.store import ModelStore
 
 TEXTS = (
     "Sure.",
@@ -106,8 +109,11 @@ def measure(cut: PiperTts, whole: PiperTts, text: str, threads: int, runs: int) 
 
 
 def word_errors(said: str, heard: str) -> tuple[int, int]:
-    """(words wrong, words said): edit distance over lower-case words."""
-    a, b = (re.findall(r"[a-z0-9']+", text.lower()) for text in (said, heard))
+    """(words wrong, words said): edit distance over lower-case words and single figures.
+
+    Both are first put as they are said, so that "100°C" equals "100 degrees Celsius".
+    """
+    a, b = (re.findall(r"[a-z']+|\d", speakable(text).lower()) for text in (said, heard))
     row = list(range(len(b) + 1))
     for i, word in enumerate(a, start=1):
         diagonal, row[0] = row[0], i
@@ -120,9 +126,7 @@ def word_errors(said: str, heard: str) -> tuple[int, int]:
 
 
 def transcribe(tts: PiperTts, recogniser: str) -> float:
-    """Word error rate of HEARD. Figures count as heard right only if written the same way."""
-    from faster_whisper import WhisperModel  # noqa: PLC0415  needed for this flag alone
-
+    """Word error rate of HEARD."""
     model = WhisperModel(recogniser, device="cpu", compute_type="int8", cpu_threads=2)
     wrong = words = 0
     for text in HEARD:

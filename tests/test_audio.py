@@ -66,9 +66,7 @@ def test_a_file_of_exactly_the_limit_is_taken_and_one_sample_more_is_not(tmp_pat
     ("content", "message"),
     [(None, "no such file"), (b"", "not an audio file"), (b"hello" * 100, "not an audio file")],
 )
-def test_what_is_not_audio_is_a_usage_error(
-    tmp_path: Path, content: bytes | None, message: str
-) -> None:
+def test_what_is_not_audio_is_a_usage_error(tmp_path: Path, content: bytes | None, message: str) -> None:
     path = tmp_path / "bad.wav"
     if content is not None:
         path.write_bytes(content)

@@ -19,9 +19,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 
 def test_names_that_scripts_depend_on_exist_before_anything_happens(metrics: Metrics) -> None:
-    names = {
-        family.name for family in text_string_to_metric_families(metrics.exposition().decode())
-    }
+    names = {family.name for family in text_string_to_metric_families(metrics.exposition().decode())}
     assert {
         "voicepipe_sessions_active",
         "voicepipe_turns",
@@ -29,9 +27,7 @@ def test_names_that_scripts_depend_on_exist_before_anything_happens(metrics: Met
         "voicepipe_system_gap_seconds",
         "voicepipe_leases",
     } <= names
-    assert all(
-        value(metrics, "voicepipe_turns_total", verdict=verdict) == 0 for verdict in VERDICTS
-    )
+    assert all(value(metrics, "voicepipe_turns_total", verdict=verdict) == 0 for verdict in VERDICTS)
     assert all(value(metrics, "voicepipe_leases", kind=kind) == 0 for kind in LEASE_KINDS)
 
 

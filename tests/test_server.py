@@ -195,6 +195,33 @@ async def test_text_that_is_not_utf8_closes_with_1007() -> None:
         await until(lambda: h.value("client_errors_total", code="encoding") == 1)
 
 
+async def test_connections_are_set_up_for_speech() -> None:
+    seen: dict[str, object] = {}
+
+    async def look(connection: Connection, grant: Grant) -> None:
+        ws: Any = connection._ws  # type: ignore[attr-defined]
+        sock = ws.transport.get_extra_info("socket")
+        seen.update(
+            pings=(ws.ping_interval, ws.ping_timeout),
+            queue=ws.max_queue_high,
+            write=ws.transport.get_write_buffer_limits(),
+            extensions=ws.protocol.extensions,
+            nodelay=bool(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)),
+            send_buffer_is_small=sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 65_536,
+        )
+
+    async with house(look) as h, h.connect(compression="deflate") as ws:
+        assert await closing(ws) == (1000, "")
+    assert seen == {
+        "pings": (5.0, 10.0),
+        "queue": 8,
+        "write": (2_048, 8_192),
+        "extensions": [],
+        "nodelay": True,
+        "send_buffer_is_small": True,
+    }
+
+
 # --- ends of sessions
 
 
@@ -453,6 +480,7 @@ async def test_a_close_behind_a_full_write_buffer_is_bounded() -> None:
         ws: Any = connection._ws  # type: ignore[attr-defined]
         ws.transport.write(bytes(1_000_000))
         assert ws.paused, "the write buffer is full, and stays so: nobody reads"
+        ws.keepalive_task.cancel()  # it would notice some seconds later
         await connection.close(1000)
         closed.set()
 

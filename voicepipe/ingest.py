@@ -112,9 +112,7 @@ class Ingest:
         return self._resampler.flush()
 
     def stats(self) -> IngestStats:
-        return IngestStats(
-            **{field.name: self._counts[field.name] for field in fields(IngestStats)}
-        )
+        return IngestStats(**{field.name: self._counts[field.name] for field in fields(IngestStats)})
 
     def _start_of(self, offset_samples: int | None) -> int:
         """Client clock, unwrapped, of the frame in which this message begins. Raises BadField."""
@@ -197,9 +195,7 @@ class AudioRing:
     def read(self, start: int, end: int) -> Samples:
         """A copy of samples [start, end). The caller keeps within [oldest, newest]."""
         if not self.oldest <= start <= end <= self._newest:
-            raise AssertionError(
-                f"[{start}, {end}) is not within the ring's [{self.oldest}, {self._newest})"
-            )
+            raise AssertionError(f"[{start}, {end}) is not within the ring's [{self.oldest}, {self._newest})")
         begin = start % self._capacity
         first = min(end - start, self._capacity - begin)
         rest = end - start - first

@@ -59,7 +59,7 @@ class Jobs:
             case WorkKind.PARTIAL | WorkKind.FINAL:
                 assert span is not None
                 return self._hear(work, span, ctx)
-            case WorkKind.THINK:
+            case WorkKind.WARM | WorkKind.THINK:
                 if isinstance(task, Think):
                     self._begin_generation(task, ctx)
                 assert self._generation is not None

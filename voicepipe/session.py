@@ -165,6 +165,7 @@ class Session:
         """(close code, reason)"""
         try:
             self._send(self._ready())
+            self._pump(self._turns.on_opened(self._clock()))
             return await self._converse()
         finally:
             self._close()

@@ -1,7 +1,7 @@
 """The websocket under a `Connection`: any way of closing is a ConnectionClosed, and nothing blocks.
 
-The library applies no time limit to a `send`, nor to a `close` behind a full write buffer; both are
-given one here, after which the transport is aborted.
+The library applies no time limit to a `send`, and none of its own to a `close` behind a full write
+buffer; both are given one here, after which the transport is aborted.
 """
 
 from __future__ import annotations

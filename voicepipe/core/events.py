@@ -38,6 +38,7 @@ class WorkKind(StrEnum):
     HEAR = "hear"  # Vad over the frames that have arrived
     PARTIAL = "partial"  # Asr while the user speaks
     FINAL = "final"  # Asr at a pause
+    WARM = "warm"  # one Llm step that only reads what the next reply will begin with
     THINK = "think"  # one Llm step
     SPEAK = "speak"  # one Tts step
 
@@ -50,6 +51,7 @@ _STAGES = {
     WorkKind.HEAR: Stage.ENDPOINT,
     WorkKind.PARTIAL: Stage.ASR,
     WorkKind.FINAL: Stage.ASR,
+    WorkKind.WARM: Stage.LLM,
     WorkKind.THINK: Stage.LLM,
     WorkKind.SPEAK: Stage.TTS,
 }
@@ -160,7 +162,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    """Begin a reply to this conversation (the first THINK of a reply); later THINKs carry no task."""
+    """Begin a reply to this conversation (the first WARM or THINK); later steps carry no task."""
 
     lines: tuple[Line, ...]
     max_tokens: int

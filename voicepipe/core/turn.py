@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from voicepipe.core.budget import Ledger
@@ -36,6 +36,8 @@ from voicepipe.core.events import (
     SoftEnd,
     SpeechStarted,
     Stage,
+    Submit,
+    Think,
     Timing,
     TurnCommand,
     TurnEnded,
@@ -146,6 +148,10 @@ class Turns:
         self._step_s = 0.0
         self._history: list[Line] = []
 
+    def on_opened(self, now: float) -> list[TurnCommand]:
+        """The session begins: read the instructions before anybody speaks."""
+        return [self._warm()]
+
     # the user's voice
 
     def on_endpoint(self, event: EndpointEvent, when: float, now: float) -> list[TurnCommand]:
@@ -198,6 +204,8 @@ class Turns:
     def on_thought(
         self, work: Work, text: str, finished: bool, timing: Timing, now: float
     ) -> list[TurnCommand]:
+        if work.kind is WorkKind.WARM:
+            return self._on_warmed(work, finished)
         reply = self._reply_of(work, timing, now)
         return [] if reply is None else self._settle(reply.on_thought(text, finished, now), now)
 
@@ -212,7 +220,7 @@ class Turns:
         if work.kind.stage is Stage.ASR:
             final_lost = turn.utterance.on_lost(work)
             return self._fail(turn, code, Stage.ASR, now) if final_lost else []
-        if turn.reply is None or not turn.reply.owns(work):
+        if work.kind is WorkKind.WARM or turn.reply is None or not turn.reply.owns(work):
             return []
         if turn.phase is Phase.COMMITTED:
             return self._fail(turn, code, work.kind.stage, now)
@@ -319,7 +327,7 @@ class Turns:
     def _on_speech(self, start: int, now: float) -> list[TurnCommand]:
         turn = self._turn
         if turn is None or turn.phase is Phase.ENDED:
-            return [SpeechStarted(self._open(start, now).number)]
+            return self._open_spoken(start, now)
         if turn.phase is Phase.HEARING:
             # A reply that was made ahead stays valid as long as the text does not change.
             turn.utterance.on_resumed()
@@ -430,6 +438,9 @@ class Turns:
             return self._interrupt(turn, now)
         return self._drop_reply(turn) + self._end(turn, now)
 
+    def _open_spoken(self, start: int, now: float) -> list[TurnCommand]:
+        return [SpeechStarted(self._open(start, now).number), self._warm()]
+
     def _open(self, start: int, now: float) -> _Turn:
         self._number += 1
         number = self._number
@@ -459,12 +470,35 @@ class Turns:
         start, self._candidate = self._candidate, None
         if start is None:
             return [ended]
-        return [ended, SpeechStarted(self._open(start, now).number)]
+        return [ended, *self._open_spoken(start, now)]
 
     # the reply
 
+    def _warm(self) -> Submit:
+        """Read instructions and history while the user talks: a reply then begins on a warm prefix."""
+        work = Work(
+            id=next(self._serial),
+            session=self._session,
+            turn=self._number,
+            epoch=self._epoch + 1,
+            revision=self._revision,
+            kind=WorkKind.WARM,
+            klass=WorkClass.SPECULATION,
+        )
+        return Submit(work, Think((*self._lines(), Line("user", "")), max_tokens=1))
+
+    def _on_warmed(self, work: Work, finished: bool) -> list[TurnCommand]:
+        turn = self._turn
+        superseded = turn is not None and (turn.reply is not None or work.turn != turn.number)
+        if finished or superseded:
+            return []
+        return [Submit(replace(work, id=next(self._serial)))]
+
+    def _lines(self) -> list[Line]:
+        return [Line("system", self._settings.instructions), *self._history]
+
     def _begin_reply(self, turn: _Turn, epoch: int, now: float) -> list[TurnCommand]:
-        lines = [Line("system", self._settings.instructions), *self._history]
+        lines = self._lines()
         text = turn.utterance.text
         if text is not None:
             lines.append(Line("user", text))

@@ -29,6 +29,7 @@ UNITS = {
     "kmh": ("kilometer per hour", "kilometers per hour"),
     "kph": ("kilometer per hour", "kilometers per hour"),
     "mph": ("mile per hour", "miles per hour"),
+    "km/s": ("kilometer per second", "kilometers per second"),
     "m/s": ("meter per second", "meters per second"),
     "km²": ("square kilometer", "square kilometers"),
     "m²": ("square meter", "square meters"),

@@ -76,6 +76,7 @@ def load(
             "hear": _EARS,
             "partial": _DEVICE,
             "final": _DEVICE,
+            "warm": _REMOTE if remote else _DEVICE,
             "think": _REMOTE if remote else _DEVICE,
             "speak": _DEVICE,
         },
@@ -95,7 +96,7 @@ def _scripted(config: EnginesConfig, sessions: int) -> Loaded:
         scripted.ScriptedLlm(script, sessions),
         scripted.ScriptedTts(script),
     )
-    placement = {"hear": _EARS, **dict.fromkeys(("partial", "final", "think", "speak"), _DEVICE)}
+    placement = {"hear": _EARS, **dict.fromkeys(("partial", "final", "warm", "think", "speak"), _DEVICE)}
     return Loaded(engines, placement, {_DEVICE: 1, _EARS: 1})
 
 

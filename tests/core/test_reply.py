@@ -1,0 +1,251 @@
+"""One reply: what is asked of the engines, how far ahead, and what leaves when."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from tests.core.sentences import Sentences
+from voicepipe.core.budget import Ledger
+from voicepipe.core.events import (
+    Line,
+    ReplyAudio,
+    ReplyDone,
+    ReplyText,
+    Speak,
+    Stage,
+    Submit,
+    Think,
+    TurnCommand,
+    Work,
+    WorkClass,
+    WorkKind,
+)
+from voicepipe.core.playout import PlayoutSettings
+from voicepipe.core.reply import Reply, ReplyId, ReplySettings
+
+RATE = 1000
+SETTINGS = ReplySettings(PlayoutSettings(RATE, frame_s=0.1), max_tokens=50)
+LINES = (Line("user", "hello"),)
+
+
+@pytest.fixture(autouse=True)
+def plain_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicepipe.core.reply.ClauseSplitter", Sentences)
+
+
+def pcm(seconds: float) -> bytes:
+    return b"\x01\x00" * round(seconds * RATE)
+
+
+def begun(now: float = 0.0, settings: ReplySettings = SETTINGS) -> Reply:
+    """A reply whose first thought has been asked for, not released."""
+    reply = Reply(ReplyId("s", 1, 2, 3), settings, Ledger(1, 0.2, 0.0), count(1))
+    reply.begin(LINES, now)
+    return reply
+
+
+def released(now: float = 0.0) -> Reply:
+    reply = begun(now)
+    reply.on_release(now)
+    return reply
+
+
+def asked(commands: list[TurnCommand]) -> list[tuple[WorkKind, WorkClass]]:
+    return [(c.work.kind, c.work.klass) for c in commands if isinstance(c, Submit)]
+
+
+def tasks(commands: list[TurnCommand]) -> list[Think | Speak | None]:
+    return [c.task for c in commands if isinstance(c, Submit)]
+
+
+THINK = (WorkKind.THINK, WorkClass.SPECULATION)
+SPEAK = (WorkKind.SPEAK, WorkClass.SPECULATION)
+
+
+def test_a_reply_begins_with_a_thought_about_the_conversation() -> None:
+    """Every work carries the identity of the reply."""
+    reply = Reply(ReplyId("s", 1, 2, 3), SETTINGS, Ledger(1, 0.2, 0.0), count(7))
+    work = Work(7, "s", 1, 2, 3, WorkKind.THINK, WorkClass.SPECULATION)
+    assert reply.begin(LINES, 0.0) == [Submit(work, Think(LINES, 50))]
+    assert reply.waiting
+    assert reply.owns(work)
+
+
+@pytest.mark.parametrize(("epoch", "revision"), [(1, 3), (3, 3), (2, 2), (2, 4)])
+def test_work_of_another_epoch_or_revision_is_not_its_own(epoch: int, revision: int) -> None:
+    """Both must match."""
+    assert not begun().owns(Work(1, "s", 1, epoch, revision, WorkKind.THINK, WorkClass.ASR))
+
+
+def test_thinking_goes_on_until_there_is_a_clause() -> None:
+    """A step that only reads the prompt is followed by the next; later thoughts carry no task."""
+    reply = begun()
+    for text in ("", "Hello ", "there"):
+        commands = reply.on_thought(text, False, 0.0)
+        assert asked(commands) == [THINK]
+        assert tasks(commands) == [None]
+
+
+def test_the_first_clause_is_spoken_and_thinking_stops_until_the_release() -> None:
+    """Speculation is bounded: one clause."""
+    reply = begun()
+    commands = reply.on_thought("Hello there. And ", False, 0.0)
+    assert asked(commands) == [SPEAK]
+    assert tasks(commands) == [Speak("Hello there.", True)]
+    assert reply.on_spoken(pcm(0.5), True, 0.1) == []
+    assert not reply.waiting
+
+
+def test_audio_ahead_of_the_release_is_bounded() -> None:
+    """1.5 s are enough to begin with."""
+    reply = begun()
+    reply.on_thought("Hello there. ", False, 0.0)
+    assert asked(reply.on_spoken(pcm(1.0), False, 0.1)) == [SPEAK]
+    assert asked(reply.on_spoken(pcm(0.5), False, 0.2)) == []
+
+
+def test_a_release_sends_what_is_ready_and_asks_for_more() -> None:
+    """Text before its sound; the engines go on where they stopped."""
+    reply = begun()
+    reply.on_thought("Hello there. And ", False, 0.0)
+    reply.on_spoken(pcm(0.1), False, 0.1)
+    commands = reply.on_release(0.2)
+    assert commands[:2] == [ReplyText(1, 2, "Hello there."), ReplyAudio(2, 0, pcm(0.1))]
+    # SPEAK was under way already: only the thought is missing.
+    assert asked(commands) == [(WorkKind.THINK, WorkClass.STARTED)]
+
+
+def test_nothing_is_sent_before_the_release() -> None:
+    """Neither text nor sound nor end."""
+    reply = begun()
+    commands = reply.on_thought("Hello there.", True, 0.0)
+    commands += reply.on_spoken(pcm(3.0), True, 0.1)
+    commands += reply.on_timer(99.0)
+    assert not [c for c in commands if not isinstance(c, Submit)]
+    assert reply.next_deadline() is None
+
+
+def test_a_reply_with_little_audio_ahead_is_urgent_and_with_much_it_is_not() -> None:
+    """Playback that is about to run dry goes before everything else."""
+    reply = released()
+    assert asked(reply.on_thought("One. Two. Three. Four. ", False, 0.0)) == [
+        (WorkKind.SPEAK, WorkClass.STARTED)
+    ]
+    assert asked(reply.on_spoken(pcm(1.0), True, 0.0)) == [(WorkKind.SPEAK, WorkClass.AHEAD)]
+
+
+def test_thinking_pauses_while_clauses_wait_for_a_voice() -> None:
+    """Two are enough."""
+    reply = released()
+    assert asked(reply.on_thought("One. Two. Three. ", False, 0.0)) == [(WorkKind.SPEAK, WorkClass.STARTED)]
+    commands = reply.on_spoken(pcm(0.1), True, 0.0)
+    assert [kind for kind, _ in asked(commands)] == [WorkKind.SPEAK, WorkKind.THINK]
+
+
+def test_speaking_pauses_when_enough_lies_ahead_and_goes_on_with_the_clock() -> None:
+    """3 s beyond the playback frontier; the timer that sends frames asks again."""
+    reply = released()
+    reply.on_thought("One. Two. ", False, 0.0)
+    assert asked(reply.on_spoken(pcm(3.3), True, 0.0)) == [(WorkKind.THINK, WorkClass.AHEAD)]
+    assert asked(reply.on_timer(0.2)) == []
+    deadline = reply.next_deadline()
+    assert deadline is not None
+    assert asked(reply.on_timer(0.31)) == [(WorkKind.SPEAK, WorkClass.AHEAD)]
+
+
+def test_clauses_are_told_with_the_space_between_them() -> None:
+    """Pieces are joined as they are."""
+    reply = released()
+    reply.on_thought("One. Two.", True, 0.0)
+    commands = reply.on_spoken(pcm(0.1), True, 0.0) + reply.on_spoken(pcm(0.1), True, 0.0)
+    assert [c.text for c in commands if isinstance(c, ReplyText)] == ["One.", " Two."]
+
+
+def test_a_clause_is_spoken_in_steps_and_begun_once() -> None:
+    """Only the first step of a clause carries its text; only the first clause asks for the earliest sound."""
+    reply = released()
+    commands = reply.on_thought("One. Two.", True, 0.0)
+    commands += reply.on_spoken(pcm(0.1), False, 0.0)
+    commands += reply.on_spoken(pcm(0.1), True, 0.0)
+    commands += reply.on_spoken(pcm(0.1), True, 0.0)
+    assert tasks(commands) == [Speak("One.", True), None, Speak("Two.", False)]
+
+
+def test_the_end_is_told_when_everything_has_been_said() -> None:
+    """Done when all is sent, finished when all is heard."""
+    reply = released()
+    reply.on_thought("One.", True, 0.0)
+    commands = reply.on_spoken(pcm(0.2), True, 0.0)
+    assert commands[-1] == ReplyDone(1, 2, 200)
+    assert not reply.finished
+    assert reply.on_timer(0.2) == []
+    assert reply.finished
+    assert reply.next_deadline() is None
+
+
+def test_a_last_thought_after_the_voice_has_caught_up_ends_the_reply() -> None:
+    """The end may be known only when nothing is left to be said."""
+    reply = released()
+    reply.on_thought("One. ", False, 0.0)
+    reply.on_spoken(pcm(0.2), True, 0.0)
+    assert reply.on_thought("", True, 0.1) == [ReplyDone(1, 2, 200)]
+
+
+def test_a_client_that_has_played_all_ends_the_reply() -> None:
+    """Its report comes before the estimate."""
+    reply = released()
+    reply.on_thought("One.", True, 0.0)
+    reply.on_spoken(pcm(0.2), True, 0.0)
+    reply.on_report(200, 0.05)
+    assert reply.finished
+
+
+@pytest.mark.parametrize("text", ["", "   "])
+def test_a_reply_without_words_is_silent(text: str) -> None:
+    """Complete, and nothing to be heard: no `ReplyDone` either."""
+    reply = begun()
+    reply.on_thought(text, True, 0.0)
+    assert reply.silent
+    assert reply.on_release(0.0) == []
+    assert reply.finished
+
+
+def test_a_clause_without_a_sound_leaves_the_reply_silent() -> None:
+    """An emoji is text, and says nothing."""
+    reply = released()
+    reply.on_thought(":-)", True, 0.0)
+    reply.on_spoken(b"", True, 0.0)
+    assert reply.silent and reply.finished
+
+
+def test_a_reply_under_way_is_not_silent() -> None:
+    """It may still find words."""
+    assert not begun().silent
+
+
+def test_the_ledger_learns_when_clause_and_sound_were_there() -> None:
+    """An empty step of the voice is no sound."""
+    ledger = Ledger(1, 0.2, 0.0)
+    reply = Reply(ReplyId("s", 1, 1, 0), SETTINGS, ledger, count(1))
+    ledger.on_commit(0.0)
+    reply.begin(LINES, 0.0)
+    reply.on_release(0.0)
+    reply.on_thought("One.", True, 0.03)
+    reply.on_spoken(b"", False, 0.05)
+    reply.on_spoken(pcm(0.1), True, 0.08)
+    ledger.on_sent(0.08)
+    stages = ledger.record().stages
+    assert stages[Stage.LLM].wait_s == pytest.approx(0.03)
+    assert stages[Stage.TTS].wait_s == pytest.approx(0.05)
+
+
+def test_works_carry_the_turns_deadline() -> None:
+    """Fixed at speech end; the device may order by it."""
+    ledger = Ledger(1, 0.2, 0.01)
+    ledger.on_soft_end(5.0, 5.03)
+    reply = Reply(ReplyId("s", 1, 1, 0), SETTINGS, ledger, count(1))
+    (command,) = reply.begin(LINES, 5.05)
+    assert isinstance(command, Submit)
+    assert command.work.deadline == pytest.approx(5.19)

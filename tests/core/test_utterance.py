@@ -1,0 +1,234 @@
+"""Which decodes are asked for, and when an utterance is over."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from voicepipe.core.events import Submit, Withdraw, Work, WorkClass, WorkKind
+from voicepipe.core.patience import OPERATING_POINTS
+from voicepipe.core.utterance import DecodeSettings, Final, Partial, Speaking, Utterance
+
+FAST = OPERATING_POINTS["fast"]
+S = 16_000
+"""Samples of a second."""
+
+
+def utterance(start: int = 0) -> Utterance:
+    serial = count(1)
+
+    def make(kind: WorkKind, klass: WorkClass) -> Work:
+        return Work(next(serial), "s", 1, 1, 0, kind, klass)
+
+    return Utterance(start, make, DecodeSettings())
+
+
+def partial(ident: int) -> Work:
+    return Work(ident, "s", 1, 1, 0, WorkKind.PARTIAL, WorkClass.ASR)
+
+
+def final(ident: int) -> Work:
+    return Work(ident, "s", 1, 1, 0, WorkKind.FINAL, WorkClass.STARTED)
+
+
+def test_the_first_partial_waits_for_half_a_second_of_speech() -> None:
+    """Less decodes to noise."""
+    one = utterance()
+    assert one.on_voiced(7_999, 7_999, 0.0) == []
+    assert one.on_voiced(8_000, 8_000, 0.0) == [Submit(partial(1))]
+
+
+def test_pre_roll_is_no_speech() -> None:
+    """It is the speech that counts, not the length of the window."""
+    one = utterance(start=0)
+    assert one.on_voiced(samples=4_000, at=10_400, step_s=0.0) == []
+
+
+def test_one_partial_is_in_flight() -> None:
+    """The next one is asked for when this one is back and the hop has passed."""
+    one = utterance()
+    one.on_voiced(S, S, 0.0)
+    assert one.on_voiced(2 * S, 2 * S, 0.0) == []
+    one.on_transcript(partial(1), "a", "b")
+    assert one.on_voiced(2 * S, 2 * S, 0.0) == [Submit(partial(2))]
+
+
+@pytest.mark.parametrize(
+    ("step_s", "hop_samples"), [(0.0, 3_840), (0.1, 3_840), (0.25, 6_000), (0.5, 12_000), (9.0, 15_360)]
+)
+def test_the_hop_follows_what_a_step_takes(step_s: float, hop_samples: int) -> None:
+    """1.5 steps, between 240 and 960 ms: recognition never takes the whole device."""
+    one = utterance()
+    one.on_voiced(S, S, step_s)
+    one.on_transcript(partial(1), "a", "")
+    assert one.on_voiced(S + hop_samples - 1, S + hop_samples - 1, step_s) == []
+    assert one.on_voiced(S + hop_samples, S + hop_samples, step_s) == [Submit(partial(2))]
+
+
+def test_a_pause_asks_for_a_final() -> None:
+    """At once, in the class of started turns."""
+    one = utterance()
+    assert one.on_pause() == [Submit(final(1))]
+    assert one.state is Speaking.PAUSE
+    assert one.awaiting_final
+
+
+def test_a_pause_takes_a_waiting_partial_back() -> None:
+    """The final hears all that it would have heard."""
+    one = utterance()
+    one.on_voiced(S, S, 0.0)
+    assert one.on_pause() == [Withdraw(partial(1)), Submit(final(2))]
+
+
+def test_the_final_is_the_text() -> None:
+    """Stable and tentative joined; the decode is not awaited any more."""
+    one = utterance()
+    one.on_pause()
+    assert one.on_transcript(final(1), "hello", "there") == Final("hello there")
+    assert one.text == "hello there"
+    assert not one.awaiting_final
+
+
+@pytest.mark.parametrize(("stable", "tentative"), [("", ""), (" ", " ")])
+def test_a_final_without_words_is_the_empty_text(stable: str, tentative: str) -> None:
+    """Known to be empty, which is not the same as not known."""
+    one = utterance()
+    one.on_pause()
+    one.on_transcript(final(1), stable, tentative)
+    assert one.text == ""
+
+
+def test_a_partial_is_told_once() -> None:
+    """A repetition tells nobody anything."""
+    one = utterance()
+    one.on_voiced(S, S, 0.0)
+    assert one.on_transcript(partial(1), "what", "is") == Partial("what", "is")
+    one.on_voiced(2 * S, 2 * S, 0.0)
+    assert one.on_transcript(partial(2), "what", "is") is None
+
+
+def test_an_empty_first_partial_is_not_told() -> None:
+    """Nothing is shown, and nothing is what it says."""
+    one = utterance()
+    one.on_voiced(S, S, 0.0)
+    assert one.on_transcript(partial(1), "", "") is None
+
+
+def test_a_partial_that_comes_in_the_pause_is_out_of_date() -> None:
+    """The final has been asked for."""
+    one = utterance()
+    one.on_voiced(S, S, 0.0)
+    one.on_pause()
+    assert one.on_transcript(partial(1), "late", "") is None
+    assert one.text is None
+
+
+def test_a_final_of_a_pause_that_was_none_is_ignored() -> None:
+    """Speech went on: the final of the next pause counts, in whatever order they come."""
+    one = utterance()
+    one.on_pause()
+    one.on_resumed()
+    assert one.on_transcript(final(1), "half", "") is None
+    assert one.on_pause() == [Submit(final(2))]
+    assert one.on_transcript(final(1), "half", "") is None
+    assert one.text is None
+    assert one.on_transcript(final(2), "half and whole", "") == Final("half and whole")
+
+
+def test_a_final_told_twice_counts_once() -> None:
+    """The second is a repetition, whatever it says."""
+    one = utterance()
+    one.on_pause()
+    one.on_transcript(final(1), "one", "")
+    assert one.on_transcript(final(1), "two", "") is None
+    assert one.text == "one"
+
+
+def test_speech_adds_up_over_pauses() -> None:
+    """Each stretch counts from its own beginning; the sum is what the recogniser is told."""
+    one = utterance()
+    one.on_voiced(5_000, 5_000, 0.0)
+    one.on_pause()
+    one.on_resumed()
+    one.on_voiced(600, 9_000, 0.0)
+    one.on_voiced(1_100, 9_500, 0.0)
+    assert one.speech_samples == 6_100
+
+
+def test_losing_the_final_is_a_loss_and_losing_a_partial_is_none() -> None:
+    """The next partial, or the final, will do."""
+    one = utterance()
+    one.on_voiced(S, S, 0.0)
+    assert not one.on_lost(partial(1))
+    assert one.on_voiced(2 * S, 2 * S, 0.0) == [Submit(partial(2))]
+    one.on_pause()
+    assert one.on_lost(final(3))
+
+
+def test_losing_a_final_that_no_longer_counts_is_none() -> None:
+    """The user had gone on speaking."""
+    one = utterance()
+    one.on_pause()
+    one.on_resumed()
+    assert not one.on_lost(final(1))
+
+
+def test_an_utterance_is_over_when_text_and_silence_are_there() -> None:
+    """Neither alone; whichever comes last decides."""
+    one = utterance()
+    one.on_pause()
+    one.on_silence(0.2, None)
+    assert not one.is_over(FAST)
+    one.on_transcript(final(1), "Turn on the light.", "")
+    assert one.is_over(FAST)
+    other = utterance()
+    other.on_pause()
+    other.on_transcript(final(1), "Turn on the light.", "")
+    other.on_silence(0.064, None)
+    assert not other.is_over(FAST)
+    other.on_silence(0.096, None)
+    assert other.is_over(FAST)
+
+
+def test_a_score_once_told_holds_for_the_pause() -> None:
+    """Later silences without a score do not take it back."""
+    one = utterance()
+    one.on_pause()
+    one.on_transcript(final(1), "turn on the light", "")
+    one.on_silence(0.064, 0.9)
+    one.on_silence(0.096, None)
+    assert one.is_over(FAST)
+
+
+def test_a_new_pause_begins_with_nothing_known() -> None:
+    """Neither text nor silence nor score of the one before."""
+    one = utterance()
+    one.on_pause()
+    one.on_transcript(final(1), "Done.", "")
+    one.on_silence(2.0, 1.0)
+    one.on_resumed()
+    assert not one.is_over(FAST)
+    one.on_pause()
+    one.on_transcript(final(2), "Done and", "")
+    one.on_silence(0.5, None)
+    assert not one.is_over(FAST)
+
+
+def test_a_demand_ends_it_whatever_the_silence() -> None:
+    """As soon as the text is known; also where only a demand can."""
+    one = utterance()
+    one.commit_asked = True
+    one.on_pause()
+    assert not one.is_over(None)
+    one.on_transcript(final(1), "and", "")
+    assert one.is_over(None)
+
+
+def test_without_patience_silence_never_ends_it() -> None:
+    """Manual turn-taking."""
+    one = utterance()
+    one.on_pause()
+    one.on_transcript(final(1), "Done.", "")
+    one.on_silence(60.0, 1.0)
+    assert not one.is_over(None)
