@@ -33,24 +33,28 @@ _MAYBE_LAST = frozenset(
 
 _INITIALS = re.compile(r"[A-Z](?:\.[A-Z])*")
 _STARTERS = frozenset(
-    "a an and as at but by can do does for from he her his how however i if in is it it's its let's my no now of"
-    " on or our she so that that's the their then there there's these they this those to we what when where"
-    " which who why with yes you you're your".split()
+    "a an and as at but by can do does for from he her his how however i if in is it it's its let's my"
+    " no now of on or our she so that that's the their then there there's these they this those to we"
+    " what when where which who why with yes you you're your".split()
 )
 """Words that begin a sentence where they are capitalised: after "U.S." a capital alone says nothing."""
 
 _CONNECTIVES = frozenset(
-    "after although and as at because before but by during for from if in into like on or over since so than"
-    " that through to under unless until when where whether which while who with without".split()
+    "about after although and as at because before but by during for from if in into like on or over"
+    " since so than that through to under unless until when where whether which while who with"
+    " without".split()
 )
 """Words before which a voice may take breath."""
 
 _WEAK = frozenset(
-    "a an and are as at be been but by can could did do does for from had has have he i if in into is it its may"
-    " might must my no not of on or our she should so than that the their these they this those to very was we"
-    " were which who will with would you your".split()
+    "a an and are as at be been but by can could did do does for from had has have if in into is its may"
+    " might must my no not of on or our should so than the their to very was were which who will with"
+    " would your".split()
 )
 """Words after which it may not."""
+
+_PRONOUNS = frozenset("he i it she that these they this those we you".split())
+"""Words after which it may if a connective follows."""
 
 
 class _Edge(Enum):
@@ -117,6 +121,8 @@ class ClauseSplitter:
     def _append(self, word: Word) -> None:
         separator = "" if word.glued or not self._text else " "
         self._text += separator + word.text
+        if not self._words and len(self._text) > self._policy.chars_max:
+            self._text = word.text  # a row of dots or dashes, with nothing to say
         if _is_spoken(word.text):
             self._words += 1
             self._last = _bare(word.text)
@@ -143,7 +149,7 @@ class ClauseSplitter:
             return True
         if self._edge in (_Edge.CAPITAL_DECIDES, _Edge.STARTER_DECIDES):
             return False
-        weak = self._last in _WEAK and self._words < policy.words_max + 3
+        weak = self._last in _WEAK | _PRONOUNS and self._words < policy.words_max + 3
         return self._words >= policy.words_max and not weak
 
     def _cut(self) -> list[str]:
