@@ -143,7 +143,8 @@ def at_16_khz(samples: Samples, rate_hz: int) -> Samples:
     """Linear interpolation: good enough for a recogniser that hears up to 8 kHz."""
     n = len(samples) * 16_000 // rate_hz
     places = np.arange(n) * (rate_hz / 16_000)
-    return np.interp(places, np.arange(len(samples)), samples).astype(np.float32)
+    resampled: Samples = np.interp(places, np.arange(len(samples)), samples).astype(np.float32)
+    return resampled
 
 
 def print_table(rows: Sequence[Row]) -> None:

@@ -91,7 +91,17 @@ async def serving(
         try:
             async with Device(placement, loaded.lanes, observe=observe) as device:
                 gc.freeze()  # what is loaded stays: the collector need not walk it again
-                services.append(Services(engines, device, config, metrics, expected_ms))
+                services.append(
+                    Services(
+                        engines,
+                        device,
+                        config,
+                        metrics,
+                        expected_ms,
+                        draining=server.draining,
+                        drain_deadline=lambda: server.drain_deadline,
+                    )
+                )
                 try:
                     yield Serving(server, engines, warm, expected_ms)
                 finally:

@@ -85,6 +85,7 @@ class Device:
         self._leaving: dict[str, Callable[[], None]] = {}
         self._threads: dict[str, ThreadPoolExecutor] = {}
         self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Device:
         self._loop = asyncio.get_running_loop()
@@ -101,11 +102,14 @@ class Device:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Waits for the chunks that are running; what waits is dropped."""
+        """What waits is dropped; what is awaited is cancelled; a blocking chunk is waited for. An error of the
+        block passes through as it is."""
         for session in {work_session for work_session, _ in self._jobs}:
             self.leave(session, lambda: None)
+        for task in self._tasks:
+            task.cancel()
         try:
-            await self._group.__aexit__(kind, exc, trace)
+            await self._group.__aexit__(None, None, None)
         finally:
             for pool in self._threads.values():
                 pool.shutdown(wait=True, cancel_futures=True)
@@ -145,7 +149,9 @@ class Device:
             match command:
                 case Run(work, lane):
                     self._running[work.session] = self._running.get(work.session, 0) + 1
-                    self._group.create_task(self._run(work, lane), name=f"{work.kind}@{lane}")
+                    task = self._group.create_task(self._run(work, lane), name=f"{work.kind}@{lane}")
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
                 case Discard(work):
                     self._jobs.pop(work.key).answer(Dropped(work))
                 case Reject(work):

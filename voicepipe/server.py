@@ -202,7 +202,8 @@ class VoiceServer:
                 await self._empty.wait()
         except TimeoutError:
             _log.info("drain: %d sessions are closed", len(self._sessions))
-        self._grace = None
+        finally:
+            self._grace = None
 
     async def _end_all(self) -> None:
         assert self._server is not None, "the server is not running"

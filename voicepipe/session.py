@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from voicepipe.announce import to_wire
@@ -21,7 +21,7 @@ from voicepipe.core import events as core
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import ReplySettings
-from voicepipe.core.turn import Turns, TurnSettings
+from voicepipe.core.turn import Phase, Turns, TurnSettings
 from voicepipe.device import Device, Done, Dropped, Failed, Outcome
 from voicepipe.ears import Ears
 from voicepipe.engines.base import Engines, LlmStep, Transcript
@@ -67,6 +67,10 @@ class Services:
     config: Config
     observer: Observer
     achievable_ms: float | None = None
+    draining: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when sessions shall end with their present turn."""
+    drain_deadline: Callable[[], float | None] = lambda: None
+    """Loop time at which the server ends them."""
     on_record: Callable[[str, core.TurnRecord], None] = lambda session, record: None
 
 
@@ -125,6 +129,13 @@ def _budget_ms(connection: Connection, config: Config) -> float:
     return budget_ms
 
 
+class _End(Exception):
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(code, reason)
+        self.code = code
+        self.reason = reason
+
+
 class Session:
     def __init__(
         self,
@@ -158,6 +169,7 @@ class Session:
         self._turns = Turns(ident, settings, serial)
         self._outbox: asyncio.Queue[wire.ServerMessage | wire.AudioFrame] = asyncio.Queue(OUTBOX_FRAMES)
         self._told_epoch = 0
+        self._turn_over = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -171,24 +183,21 @@ class Session:
             self._close()
 
     async def _converse(self) -> tuple[int, str]:
-        """Read until the client ends, the connection closes, a limit is hit or one of us breaks."""
-        end = (1000, "")
-        expected: ClientError | ConnectionClosed | None = None
+        """Until the client ends it, the connection closes, a limit is hit, the server drains or we break."""
+        cause: ClientError | ConnectionClosed | _End
         try:
             async with asyncio.TaskGroup() as group:
-                helpers = [group.create_task(self._write()), group.create_task(self._watch())]
-                end = await self._read()
-                for task in helpers:
-                    task.cancel()
-        except* (ClientError, ConnectionClosed) as several:
+                for part in (self._read(), self._write(), self._watch(), self._drain()):
+                    group.create_task(part)
+        except* (ClientError, ConnectionClosed, _End) as several:
             first = several.exceptions[0]
-            assert isinstance(first, ClientError | ConnectionClosed)
-            expected = first
-        if expected is not None:
-            raise expected
-        return end
+            assert isinstance(first, ClientError | ConnectionClosed | _End)
+            cause = first
+        if isinstance(cause, _End):
+            return cause.code, cause.reason
+        raise cause
 
-    async def _read(self) -> tuple[int, str]:
+    async def _read(self) -> None:
         limits = self._services.config.limits
         until = self._clock() + limits.session_s
         while True:
@@ -201,7 +210,7 @@ class Session:
             try:
                 message = decode_client(data)
                 if isinstance(message, wire.SessionEnd):
-                    return 1000, ""
+                    raise _End(1000, "")
                 self._on_message(message)
             except ClientError as exc:
                 if exc.fatal:
@@ -210,21 +219,38 @@ class Session:
                 self._send(_error(exc))
 
     async def _write(self) -> None:
-        timeout_s = self._services.config.limits.send_timeout_s
         while True:
             message = await self._outbox.get()
-            audio = message if isinstance(message, wire.AudioFrame) else None
-            if audio is not None and audio.epoch < self._turns.epoch:
-                self._services.observer.stale_audio_dropped(len(audio.pcm) / 2 / self._jobs.output_rate)
-                continue
             try:
-                async with asyncio.timeout(timeout_s):
-                    await self._connection.send(encode_server(message))
-            except TimeoutError:
-                raise SessionLimit(f"nothing was taken for {timeout_s:.0f} s") from None
-            if audio is not None and audio.epoch != self._told_epoch:
-                self._told_epoch = audio.epoch
-                self._pump(self._turns.on_sent(audio.epoch, self._clock()))
+                await self._deliver(message)
+            finally:
+                self._outbox.task_done()
+
+    async def _deliver(self, message: wire.ServerMessage | wire.AudioFrame) -> None:
+        audio = message if isinstance(message, wire.AudioFrame) else None
+        if audio is not None and audio.epoch < self._turns.epoch:
+            self._services.observer.stale_audio_dropped(len(audio.pcm) / 2 / self._jobs.output_rate)
+            return
+        timeout_s = self._services.config.limits.send_timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._connection.send(encode_server(message))
+        except TimeoutError:
+            raise SessionLimit(f"nothing was taken for {timeout_s:.0f} s") from None
+        if audio is not None and audio.epoch != self._told_epoch:
+            self._told_epoch = audio.epoch
+            self._pump(self._turns.on_sent(audio.epoch, self._clock()))
+
+    async def _drain(self) -> None:
+        await self._services.draining.wait()
+        deadline = self._services.drain_deadline()
+        left_s = 0.0 if deadline is None else max(0.0, deadline - self._clock())
+        self._send(wire.Draining(deadline_ms=round(1000 * left_s)))
+        while self._turns.snapshot().phase is not Phase.ENDED:
+            self._turn_over.clear()
+            await self._turn_over.wait()
+        await self._outbox.join()
+        raise _End(1012, "the server goes away")
 
     async def _watch(self) -> None:
         """A fault of ours in a callback ends the session like one in a task."""
@@ -300,6 +326,7 @@ class Session:
         self._send(message)
 
     def _note(self, record: core.TurnRecord) -> None:
+        self._turn_over.set()
         self._services.observer.turn_ended(record.verdict.value, record.felt_estimate_s, record.system_s)
         self._services.on_record(self._ident, record)
 

@@ -69,7 +69,7 @@ def test_a_reply_begins_with_a_thought_about_the_conversation() -> None:
     reply = Reply(ReplyId("s", 1, 2, 3), SETTINGS, Ledger(1, 0.2, 0.0), count(7))
     work = Work(7, "s", 1, 2, 3, WorkKind.THINK, WorkClass.SPECULATION)
     assert reply.begin(LINES, 0.0) == [Submit(work, Think(LINES, 50))]
-    assert reply.waiting
+    assert reply.waits_for is Stage.LLM
     assert reply.owns(work)
 
 
@@ -94,8 +94,9 @@ def test_the_first_clause_is_spoken_and_thinking_stops_until_the_release() -> No
     commands = reply.on_thought("Hello there. And ", False, 0.0)
     assert asked(commands) == [SPEAK]
     assert tasks(commands) == [Speak("Hello there.", True)]
+    assert reply.waits_for is Stage.TTS
     assert reply.on_spoken(pcm(0.5), True, 0.1) == []
-    assert not reply.waiting
+    assert reply.waits_for is None
 
 
 def test_audio_ahead_of_the_release_is_bounded() -> None:
@@ -147,8 +148,8 @@ def test_thinking_pauses_while_clauses_wait_for_a_voice() -> None:
 def test_speaking_pauses_when_enough_lies_ahead_and_goes_on_with_the_clock() -> None:
     """3 s beyond the playback frontier; the timer that sends frames asks again."""
     reply = released()
-    reply.on_thought("One. Two. ", False, 0.0)
-    assert asked(reply.on_spoken(pcm(3.3), True, 0.0)) == [(WorkKind.THINK, WorkClass.AHEAD)]
+    reply.on_thought("One. Two.", True, 0.0)
+    assert asked(reply.on_spoken(pcm(3.3), True, 0.0)) == []
     assert asked(reply.on_timer(0.2)) == []
     deadline = reply.next_deadline()
     assert deadline is not None

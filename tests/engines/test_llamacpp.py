@@ -48,7 +48,7 @@ def prefilled(steps: list[LlmStep]) -> int:
 )
 def test_sizes_are_checked_before_anything_is_loaded(options: dict[str, int], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        LlamaCpp("nowhere.gguf", **options)  # type: ignore[arg-type]
+        LlamaCpp("nowhere.gguf", **options)
     assert caught.value.field == field
 
 

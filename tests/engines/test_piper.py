@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("piper")
 
+from piper.phoneme_ids import DEFAULT_PHONEME_ID_MAP  # noqa: E402
+
 from tests.engines import tiny_voice  # noqa: E402
 from voicepipe.engines.base import Context, Samples, TtsStep  # noqa: E402
 from voicepipe.engines.piper import (  # noqa: E402
@@ -26,6 +28,7 @@ from voicepipe.errors import ConfigError, ModelCorrupt, ModelMissing  # noqa: E4
 
 CTX = Context("session", turn=1, epoch=1, revision=1)
 WHOLE = Pacing(earliest_frames=100_000, first_frames=100_000, frames=100_000)
+DEFAULT_IDS = {p: ids[0] for p, ids in DEFAULT_PHONEME_ID_MAP.items()}
 SENTENCE = "Sure, I can help you with that."
 
 
@@ -91,6 +94,13 @@ def test_the_first_clause_starts_with_a_smaller_window(voice: PiperTts) -> None:
     assert 0 < len(earliest.samples) <= Pacing().earliest_frames * hop
     assert len(earliest.samples) < len(usual.samples) <= Pacing().first_frames * hop
     np.testing.assert_allclose(audio(voice, SENTENCE), audio(voice, SENTENCE, first=False), atol=1e-6)
+
+
+def test_only_the_first_sentence_of_the_first_clause_hurries(voice: PiperTts) -> None:
+    one = steps(voice, "Yes. Yes, I can help.")
+    other = steps(voice, "Yes, I can help.", first=False)
+    second = one[len(steps(voice, "Yes.")) :]
+    assert [len(step.samples) for step in second] == [len(step.samples) for step in other]
 
 
 def test_a_long_sentence_gets_a_step_for_its_front_end(voice_path: Path) -> None:
@@ -187,9 +197,6 @@ def test_what_is_written_sounds_like_what_is_said(voice: PiperTts, written: str,
     stress = {DEFAULT_IDS["ˈ"], DEFAULT_IDS["ˌ"], DEFAULT_IDS["_"], DEFAULT_IDS[" "]}
     sounds = [[i for u in voice.utterances(text) for i in u.ids if i not in stress] for text in (written, said)]
     assert sounds[0] == sounds[1]
-
-
-DEFAULT_IDS = {p: ids[0] for p, ids in tiny_voice.DEFAULT_PHONEME_ID_MAP.items()}
 
 
 # --- ending early, and errors ----------------------------------------------------------------

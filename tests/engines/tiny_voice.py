@@ -29,7 +29,7 @@ def tiny_model(*, speakers: int = 1, decoder_name: str = "dec") -> onnx.ModelPro
     nodes: list[onnx.NodeProto] = []
 
     def weight(name: str, *shape: int) -> str:
-        values = rng.standard_normal(shape) / np.sqrt(max(1, np.prod(shape[1:])))
+        values = rng.standard_normal(shape) / np.sqrt(float(np.prod(shape[1:])))
         weights.append(numpy_helper.from_array(values.astype(np.float32), name))
         return name
 
@@ -83,13 +83,17 @@ def tiny_model(*, speakers: int = 1, decoder_name: str = "dec") -> onnx.ModelPro
     x = upsample(x, "ups.1", 4, 2)
     x = node("Tanh", [conv(x, "conv_post", 7, out=1)], "/tanh")
     node("Unsqueeze", [x, constant("second", 1)], "output")
-    inputs = [("input", INT64, [1, "n"]), ("input_lengths", INT64, [1]), ("scales", FLOAT, [3])]
+    inputs: list[tuple[str, int, list[int | str]]] = [
+        ("input", INT64, [1, "n"]),
+        ("input_lengths", INT64, [1]),
+        ("scales", FLOAT, [3]),
+    ]
     if speakers > 1:
         inputs.append(("sid", INT64, [1]))
     graph = helper.make_graph(
         nodes,
         "tiny",
-        [helper.make_tensor_value_info(*port) for port in inputs],
+        [helper.make_tensor_value_info(name, kind, shape) for name, kind, shape in inputs],
         [helper.make_tensor_value_info("output", FLOAT, [1, 1, 1, "samples"])],
         weights,
     )

@@ -51,7 +51,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def refuse(*_: object) -> None:
         raise OSError(number, "no locks")
 
-    monkeypatch.setattr(lock.fcntl, "flock", refuse)
+    monkeypatch.setattr("fcntl.flock", refuse)
     with lock.exclusive(tmp_path / "toy", never) as held:
         assert not held
 

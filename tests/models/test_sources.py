@@ -91,10 +91,9 @@ def test_a_member_that_is_not_there(bench: Bench) -> None:
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
 def test_a_damaged_wheel(bench: Bench, damage: str) -> None:
     path = next(bench.wheels.glob("toy_one*"))
-    content = bytearray(path.read_bytes())
-    if damage == "flipped":
-        content[200] ^= 0xFF
-    path.write_bytes({"truncated": content[:-40], "flipped": content, "empty": b""}[damage])
+    whole = path.read_bytes()
+    flipped = whole[:200] + bytes([whole[200] ^ 0xFF]) + whole[201:]
+    path.write_bytes({"truncated": whole[:-40], "flipped": flipped, "empty": b""}[damage])
     with pytest.raises(ModelCorrupt, match=r"toy-one 1\.0 arrived damaged"):
         bench.fill()
 

@@ -111,6 +111,7 @@ class Markup:
             raw = self._block(raw)
         if not raw:
             return
+        self._glued |= self._target > 0  # what follows a link whose title had spaces
         number = self._at_start and _NUMBER.fullmatch(raw) is not None
         self._at_start = False
         if not self._table:
@@ -127,6 +128,7 @@ class Markup:
         if text:
             yield Word(text, number, self._glued)
             self._said = True
+            self._glued = False
             self._after_digit = text[-1].isdigit()
 
     def _unskipped(self, raw: str) -> str:

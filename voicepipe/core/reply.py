@@ -18,6 +18,7 @@ from voicepipe.core.events import (
     ReplyDone,
     ReplyText,
     Speak,
+    Stage,
     Submit,
     Think,
     TurnCommand,
@@ -79,9 +80,11 @@ class Reply:
         """The whole reply has been heard."""
 
     @property
-    def waiting(self) -> bool:
-        """The device owes this reply a result."""
-        return self._thinking or self._speaking
+    def waits_for(self) -> Stage | None:
+        """The stage that owes this reply a result; of two, the earlier one."""
+        if self._thinking:
+            return Stage.LLM
+        return Stage.TTS if self._speaking else None
 
     @property
     def silent(self) -> bool:

@@ -43,6 +43,7 @@ from voicepipe.core.events import (
     TurnEnded,
     TurnFailed,
     Voiced,
+    Withdraw,
     Work,
     WorkClass,
     WorkKind,
@@ -110,13 +111,21 @@ class _Turn:
     typed: bool = False
     """Not spoken: speech cannot go on with it."""
 
+    said: Line | None = None
+    """The user's line, once it is in the history."""
+
     @property
-    def owed(self) -> bool:
-        """Does an engine owe this turn a result that it cannot do without?"""
-        return self.utterance.awaiting_final or (self.reply is not None and self.reply.waiting)
+    def owed(self) -> Stage | None:
+        """Whose result this turn cannot do without; None where it waits for nobody but the user."""
+        if self.utterance.awaiting_final:
+            return Stage.ASR
+        return None if self.reply is None else self.reply.waits_for
 
     def in_grace(self, now: float) -> bool:
-        return not self.typed and (self.grace_until is None or now < self.grace_until)
+        """May speech still go on with it? A commit that was demanded is no false start."""
+        if self.typed or self.utterance.commit_asked:
+            return False
+        return self.grace_until is None or now < self.grace_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +154,13 @@ class Turns:
         self._number = 0
         self._candidate: int | None = None
         """Where speech began that may become a barge-in."""
+        self._warming: Work | None = None
         self._step_s = 0.0
         self._history: list[Line] = []
 
     def on_opened(self, now: float) -> list[TurnCommand]:
         """The session begins: read the instructions before anybody speaks."""
-        return [self._warm()]
+        return self._warm()
 
     # the user's voice
 
@@ -244,7 +254,7 @@ class Turns:
     def on_report(self, epoch: int, played_samples: int, now: float) -> list[TurnCommand]:
         """Playback report; one about an older epoch says nothing any more."""
         turn = self._turn
-        if turn is None or turn.reply is None or epoch != self._epoch:
+        if turn is None or turn.reply is None or turn.phase is not Phase.COMMITTED or epoch != self._epoch:
             return []
         return self._settle(turn.reply.on_report(played_samples, now), now)
 
@@ -285,7 +295,7 @@ class Turns:
         if turn is None or turn.phase is Phase.ENDED:
             return None
         deadlines = [turn.reply.next_deadline() if turn.reply is not None else None]
-        if turn.owed:
+        if turn.owed is not None:
             deadlines.append(turn.progress + self._settings.engine_timeout_s)
         return min((d for d in deadlines if d is not None), default=None)
 
@@ -293,8 +303,10 @@ class Turns:
         turn = self._turn
         if turn is None or turn.phase is Phase.ENDED:
             return []
-        if turn.owed and now >= turn.progress + self._settings.engine_timeout_s:
-            stage = Stage.ASR if turn.utterance.awaiting_final else Stage.LLM
+        stage = turn.owed
+        if stage is not None and now >= turn.progress + self._settings.engine_timeout_s:
+            if turn.phase is Phase.HEARING and stage is not Stage.ASR:
+                return self._drop_reply(turn)  # begun again at the commit
             return self._fail(turn, "engine_timeout", stage, now)
         return [] if turn.reply is None else self._settle(turn.reply.on_timer(now), now)
 
@@ -328,7 +340,7 @@ class Turns:
         turn = self._turn
         if turn is None or turn.phase is Phase.ENDED:
             return self._open_spoken(start, now)
-        if turn.phase is Phase.HEARING:
+        if turn.phase is Phase.HEARING and not turn.utterance.commit_asked:
             # A reply that was made ahead stays valid as long as the text does not change.
             turn.utterance.on_resumed()
         elif self._settings.interruptible:
@@ -389,7 +401,8 @@ class Turns:
         elif self._settings.auto_reply or reply:
             commands += self._begin_reply(turn, self._epoch, now)
         if text is not None:
-            self.on_line(Line("user", text))
+            turn.said = Line("user", text)
+            self.on_line(turn.said)
         if turn.reply is None:
             return commands + self._end(turn, now, expects_reply=False)
         return commands + self._settle(turn.reply.on_release(now), now)
@@ -400,7 +413,8 @@ class Turns:
         self._candidate = None
         commands: list[TurnCommand] = [Reopened(turn.number, self._epoch)]
         commands += self._drop_reply(turn)
-        self._history.pop()  # the user's line; nothing of the reply has entered
+        # Nothing of the reply has entered the history, but the client may have added to it.
+        self._history = [line for line in self._history if line is not turn.said]
         turn.ledger.on_reopen()
         turn.phase, turn.grace_until = Phase.HEARING, None
         turn.utterance.on_resumed()
@@ -439,7 +453,7 @@ class Turns:
         return self._drop_reply(turn) + self._end(turn, now)
 
     def _open_spoken(self, start: int, now: float) -> list[TurnCommand]:
-        return [SpeechStarted(self._open(start, now).number), self._warm()]
+        return [SpeechStarted(self._open(start, now).number), *self._warm()]
 
     def _open(self, start: int, now: float) -> _Turn:
         self._number += 1
@@ -474,9 +488,10 @@ class Turns:
 
     # the reply
 
-    def _warm(self) -> Submit:
+    def _warm(self) -> list[TurnCommand]:
         """Read instructions and history while the user talks: a reply then begins on a warm prefix."""
-        work = Work(
+        commands = self._stop_warming()
+        self._warming = Work(
             id=next(self._serial),
             session=self._session,
             turn=self._number,
@@ -485,14 +500,19 @@ class Turns:
             kind=WorkKind.WARM,
             klass=WorkClass.SPECULATION,
         )
-        return Submit(work, Think((*self._lines(), Line("user", "")), max_tokens=1))
+        task = Think((*self._lines(), Line("user", "")), max_tokens=1)
+        return [*commands, Submit(self._warming, task)]
 
     def _on_warmed(self, work: Work, finished: bool) -> list[TurnCommand]:
-        turn = self._turn
-        superseded = turn is not None and (turn.reply is not None or work.turn != turn.number)
-        if finished or superseded:
+        if work != self._warming:
             return []
-        return [Submit(replace(work, id=next(self._serial)))]
+        self._warming = None if finished else replace(work, id=next(self._serial))
+        return [] if self._warming is None else [Submit(self._warming)]
+
+    def _stop_warming(self) -> list[TurnCommand]:
+        """Something else is to be generated; a step that still waits must not run on what it replaces."""
+        work, self._warming = self._warming, None
+        return [] if work is None else [Withdraw(work)]
 
     def _lines(self) -> list[Line]:
         return [Line("system", self._settings.instructions), *self._history]
@@ -506,7 +526,7 @@ class Turns:
         ident = ReplyId(self._session, turn.number, epoch, self._revision)
         turn.reply = Reply(ident, self._settings.reply, turn.ledger, self._serial)
         turn.progress = now
-        return turn.reply.begin(tuple(lines), now)
+        return self._stop_warming() + turn.reply.begin(tuple(lines), now)
 
     def _drop_reply(self, turn: _Turn) -> list[TurnCommand]:
         """Forget what was made ahead; the revision rises, so that none of it can be released."""
@@ -533,6 +553,8 @@ class Turns:
         """After the reply moved: has it been heard to its end?"""
         turn = self._turn
         assert turn is not None
+        if any(isinstance(command, Submit) for command in commands):
+            turn.progress = now  # who is asked only now has all of its time
         reply = turn.reply
         if reply is None or not reply.finished or turn.phase is not Phase.COMMITTED:
             return commands

@@ -97,7 +97,7 @@ class Utterance:
 
     def on_resumed(self) -> None:
         self.state = Speaking.SPEECH
-        self.commit_asked, self._final = False, None
+        self._final = None
         self._voiced_before += self._voiced
         self._voiced = 0
 

@@ -35,6 +35,9 @@ MIN_PARTIAL_SPEECH_S = 0.5
 NO_SPEECH = 0.6
 NO_SPEECH_LOGPROB = -0.8
 UNSURE_LOGPROB = -1.2
+UNSURE_SHORT_LOGPROB = -2.0
+SHORT_TOKENS = 4
+"""Below this many tokens the mean is noise: a clear "Yes." at the very end of a window was seen at -1.57."""
 COMPRESSION = 2.4
 TOKENS_PER_S = 12.0
 RATE_MIN_TOKENS = 10
@@ -191,10 +194,11 @@ def judge(evidence: Evidence) -> Judgement:
     folded = normalise_all(words)
     if not any(folded):
         return Judgement((), "empty")
-    if evidence.avg_logprob < UNSURE_LOGPROB:
-        return Judgement((), "unsure")
     if evidence.no_speech > NO_SPEECH and evidence.avg_logprob < NO_SPEECH_LOGPROB:
         return Judgement((), "no_speech")
+    short = evidence.tokens < SHORT_TOKENS
+    if evidence.avg_logprob < (UNSURE_SHORT_LOGPROB if short else UNSURE_LOGPROB):
+        return Judgement((), "unsure")
     end = loop_end(folded, capped=evidence.capped)
     if end is not None:
         return Judgement(tuple(words[:end]), "repetition")

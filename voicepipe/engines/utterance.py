@@ -35,15 +35,19 @@ def common_prefix(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 def match_length(known: Sequence[str], heard: Sequence[str]) -> int:
-    """How many words of `heard` say what `known` says: the prefix of least edit distance, of several the one
-    nearest in length. Both normalised."""
+    """How many words of `heard` say what `known` says: the prefix of least edit distance, of several one that
+    ends in the same word, then the one nearest in length. Both normalised."""
     row = list(range(len(heard) + 1))
     for i, word in enumerate(known, 1):
         diagonal, row[0] = row[0], i
         for j, other in enumerate(heard, 1):
             cost = min(row[j] + 1, row[j - 1] + 1, diagonal + (word != other))
             diagonal, row[j] = row[j], cost
-    return min(range(len(row)), key=lambda j: (row[j], abs(j - len(known))))
+    last = known[-1] if known else None
+    return min(
+        range(len(row)),
+        key=lambda j: (row[j], j > 0 and heard[j - 1] != last, abs(j - len(known))),
+    )
 
 
 @dataclass(frozen=True, slots=True)

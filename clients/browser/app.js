@@ -1,0 +1,396 @@
+// The browser client: microphone -> socket -> page and loudspeaker, in the native dialect (voicepipe.v1).
+// Whatever a person, a model or a server said reaches the page through textContent only.
+
+const PROTOCOL = "voicepipe.v1";
+const MAX_RATE_HZ = 48000;
+const MAX_UNSENT_BYTES = 64 * 1024; // beyond it sound is left out; the offsets tell the server so
+const TURNS_SHOWN = 100;
+const STAGES = ["endpoint", "asr", "llm", "tts", "send"];
+
+const MICROPHONE = {
+  NotAllowedError: "This page may not use the microphone. Allow it in the address bar or in the browser's settings.",
+  NotFoundError: "No microphone was found. Plug one in and try again.",
+  NotReadableError: "The microphone cannot be opened: another program may be using it.",
+};
+const INSECURE =
+  "Browsers give the microphone only to pages on https or on localhost. Open this page there, or set up TLS.";
+const REFUSALS = {
+  capacity: "Every place on this server is taken.",
+  warming_up: "The server is still loading its models.",
+  draining: "The server is shutting down.",
+};
+
+const element = (id) => document.getElementById(id);
+
+/** Something that a person can be told. */
+class Fault extends Error {}
+
+// --- one session: everything from Start to Stop ---------------------------------------------------
+
+class Session {
+  constructor(token) {
+    this.token = token;
+    this.over = false;
+    this.ready = null; // its session.ready
+    this.refused = null;
+    this.error = null; // the server's last word on what is wrong
+    this.received = { epoch: 0, samples: 0 };
+  }
+
+  async open(withMicrophone) {
+    this.context = newContext();
+    if (withMicrophone) this.stream = await openMicrophone();
+    const capture = withMicrophone && (await this.node("capture"));
+    this.player = await this.node("playback"); // undefined on an insecure page: replies are then read, not heard
+    if (this.over) return this.release();
+    await this.context.resume();
+    this.connect(capture);
+  }
+
+  async node(name) {
+    if (!this.context.audioWorklet) return undefined;
+    await this.context.audioWorklet.addModule(`${name}-worklet.js`);
+    const mono = { channelCount: 1, channelCountMode: "explicit", outputChannelCount: [1] };
+    const node = new AudioWorkletNode(this.context, name, mono);
+    node.connect(this.context.destination); // the capture's output is silence, but what leads nowhere is not run
+    return node;
+  }
+
+  connect(capture) {
+    const url = new URL("v1/voice", location.href);
+    url.protocol = url.protocol.replace("http", "ws");
+    url.search = location.search; // budget_ms, route
+    try {
+      this.socket = new WebSocket(url, this.token ? [PROTOCOL, this.token] : [PROTOCOL]);
+    } catch {
+      throw new Fault("The token holds characters that a browser cannot send.");
+    }
+    this.socket.binaryType = "arraybuffer";
+    this.socket.onopen = () => {
+      const rate = this.context.sampleRate;
+      this.send({ type: "session.start", protocol: PROTOCOL, audio: { rate }, output_rate: rate });
+      if (capture) this.listen(capture);
+    };
+    this.socket.onmessage = ({ data }) => (typeof data === "string" ? this.onText(data) : this.onAudio(data));
+    this.socket.onclose = (event) => onClosed(this, event);
+    if (this.player) this.player.port.onmessage = ({ data }) => this.onHeard(data);
+  }
+
+  listen(capture) {
+    capture.port.onmessage = ({ data: { frame, peak } }) => {
+      if (this.over || this.socket.bufferedAmount > MAX_UNSENT_BYTES) return;
+      this.socket.send(frame);
+      counters.sent_frames += 1;
+      element("talk").style.setProperty("--level", Math.min(1, 3 * peak).toFixed(2));
+    };
+    this.context.createMediaStreamSource(this.stream).connect(capture);
+    this.stream.getAudioTracks()[0].onended = () => notify("The microphone has gone away.");
+  }
+
+  onText(text) {
+    const message = JSON.parse(text);
+    const { type, epoch } = message;
+    if (type === "session.ready") this.ready = message;
+    else if (type === "refused") this.refused = message;
+    else if (type === "error") this.error = message.message;
+    else if (type === "turn.committed" || type === "turn.reopened") this.play({ oldest: epoch });
+    else if (type === "reply.interrupted") this.play({ oldest: epoch + 1 });
+    else if (type === "reply.done") this.play({ total: message.samples, epoch });
+    else if (type === "reply.text") message.offset_samples ??= this.received.epoch === epoch ? this.received.samples : 0;
+    onMessage(this, message);
+  }
+
+  onAudio(frame) {
+    const header = new DataView(frame);
+    this.received = { epoch: header.getUint32(0), samples: header.getUint32(4) + (frame.byteLength - 8) / 2 };
+    this.play(frame, [frame]);
+  }
+
+  play(message, transfer = []) {
+    this.player?.port.postMessage(message, transfer);
+  }
+
+  onHeard({ epoch, heard, ...seen }) {
+    if (this.over) return;
+    this.send({ type: "playback", epoch, played_samples: heard });
+    this.play({ latency: this.context.outputLatency || this.context.baseLatency || 0 });
+    Object.assign(counters, seen, { peak: Math.max(counters.peak, seen.peak), reports: counters.reports + 1 });
+    onHeard(epoch, heard);
+  }
+
+  send(message) {
+    this.socket.send(JSON.stringify(message));
+  }
+
+  end() {
+    this.over = true;
+    if (this.socket?.readyState === WebSocket.OPEN) this.send({ type: "session.end" });
+    this.release();
+  }
+
+  release() {
+    this.over = true;
+    this.socket?.close();
+    this.stream?.getTracks().forEach((track) => track.stop());
+    if (this.context?.state !== "closed") this.context?.close();
+  }
+}
+
+/** At the device's own rate, where the wire can carry it. */
+function newContext() {
+  const context = new AudioContext({ latencyHint: "interactive" });
+  if (context.sampleRate <= MAX_RATE_HZ) return context;
+  context.close();
+  return new AudioContext({ latencyHint: "interactive", sampleRate: MAX_RATE_HZ });
+}
+
+async function openMicrophone() {
+  if (!window.isSecureContext || !navigator.mediaDevices) throw new Fault(INSECURE);
+  const audio = { echoCancellation: true, noiseSuppression: true, autoGainControl: true, channelCount: 1 };
+  try {
+    return await navigator.mediaDevices.getUserMedia({ audio });
+  } catch (error) {
+    throw new Fault(MICROPHONE[error.name] ?? `The microphone cannot be opened: ${error.message}`);
+  }
+}
+
+// --- the page -------------------------------------------------------------------------------------
+
+let session = null;
+let withMicrophone = true;
+let turns = new Map(); // of this session: number -> what is on the page of it
+let unheard = []; // reply texts whose sound has not been reached: {turn, epoch, offset, text}
+let countdown = 0;
+
+/** What has happened so far, for tests and for the curious. */
+const counters = { sent_frames: 0, reports: 0, peak: 0, played: 0, dropped: 0, underruns: 0 };
+window.voicepipe = counters;
+
+async function start({ microphone = true, say = null } = {}) {
+  quiet();
+  [turns, unheard, withMicrophone] = [new Map(), [], microphone];
+  const mine = (session = new Session(element("token").value.trim()));
+  mine.say = say;
+  show("connecting", "Connecting");
+  try {
+    await mine.open(microphone);
+  } catch (error) {
+    mine.release();
+    if (session === mine) finish(error instanceof Fault ? error.message : `This did not work: ${error.message}`);
+  }
+}
+
+function stop() {
+  session.end();
+  finish();
+}
+
+/** Back to rest; with a notice, one may try again. */
+function finish(text = null, retryMs = null) {
+  session = null;
+  show("idle", "Off");
+  element("talk").style.removeProperty("--level");
+  if (text !== null) notify(text, { retry: true, retryMs });
+}
+
+function show(state, status) {
+  document.body.dataset.state = state;
+  element("status").textContent = status;
+  element("talk").textContent = state === "idle" ? "Start" : "Stop";
+}
+
+function notify(text, { retry = false, retryMs = null } = {}) {
+  quiet();
+  element("notice-text").textContent = text;
+  element("retry").hidden = !retry;
+  element("notice").hidden = false;
+  if (retryMs === null) return;
+  const due = performance.now() + retryMs;
+  const tick = () => {
+    const left = Math.max(0, Math.ceil((due - performance.now()) / 1000));
+    element("countdown").textContent = left ? `Try again in ${left} s.` : "You can try again now.";
+    if (!left) clearInterval(countdown);
+  };
+  countdown = setInterval(tick, 250);
+  tick();
+}
+
+function quiet() {
+  clearInterval(countdown);
+  element("countdown").textContent = "";
+  element("notice").hidden = true;
+}
+
+function announce(text) {
+  const line = document.createElement("p");
+  line.textContent = text;
+  element("announcer").append(line);
+  if (element("announcer").childElementCount > 8) element("announcer").firstElementChild.remove();
+}
+
+async function onClosed(of, event) {
+  if (of.over) return;
+  of.release();
+  if (of.refused) finish(REFUSALS[of.refused.reason] ?? `Refused: ${of.refused.reason}.`, of.refused.retry_after_ms);
+  else if (!of.ready && event.code === 1006) finish(await whyNotOpened());
+  else if (event.code === 1012 || event.code === 1001) finish("The server has shut down, or restarts.");
+  else finish(of.error ?? `The connection was lost (${event.code}${event.reason && `: ${event.reason}`}).`);
+}
+
+/** A browser is not told why a socket did not open: ask the server how it is. */
+async function whyNotOpened() {
+  try {
+    const { ready, reason } = await (await fetch("readyz")).json();
+    if (!ready) return REFUSALS[reason] ?? `The server is not ready: ${reason}.`;
+  } catch {
+    return `${location.host} does not answer. Is the server running?`;
+  }
+  element("access").open = true;
+  return "The server did not let this page in: it may want a token, or not expect pages from this address.";
+}
+
+// --- what the server says -------------------------------------------------------------------------
+
+function onMessage(of, message) {
+  const turn = message.turn && turnOf(message.turn);
+  switch (message.type) {
+    case "session.ready": {
+      const { budget_ms, achievable_ms } = message;
+      const needed = achievable_ms === null ? "" : `; this server needs about ${ms(achievable_ms)} at rest`;
+      element("facts").textContent = `${ms(budget_ms)} from your last word to the answer${needed}`;
+      show("live", withMicrophone ? "Listening" : "Connected, without a microphone");
+      if (of.say) of.send({ type: "input.text", text: of.say });
+      break;
+    }
+    case "waiting":
+      return show("connecting", `Waiting for a place: number ${message.position}`);
+    case "speech.started":
+      return show("live", "Hearing you");
+    case "transcript.partial":
+      return hear(turn, message.stable, message.tentative);
+    case "transcript.final":
+      hear(turn, message.text, "");
+      return announce(`You: ${message.text}`);
+    case "turn.committed":
+      quiet();
+      return show("live", "Answering");
+    case "turn.reopened":
+      takeBack(turn);
+      return show("live", "Hearing you");
+    case "reply.text":
+      unheard.push({ turn, epoch: message.epoch, offset: message.offset_samples, text: message.text });
+      if (!of.player) onHeard(message.epoch, Infinity);
+      break;
+    case "reply.interrupted":
+      unheard = [];
+      turn.item.classList.add("cut");
+      break;
+    case "turn.ended":
+      onEnded(of, turn, message);
+      break;
+    case "error":
+      return notify(message.message);
+    case "draining":
+      return notify(`The server shuts down in ${Math.ceil(message.deadline_ms / 1000)} s; this turn can still end.`);
+  }
+}
+
+/** The reply of `epoch` has sounded up to `heard` samples: show the words that have begun. */
+function onHeard(epoch, heard) {
+  const begun = unheard.filter((text) => text.epoch === epoch && text.offset < heard);
+  if (begun.length) show("live", "Speaking");
+  for (const { turn, text } of begun) {
+    turn.reply.textContent += text;
+    announce(text);
+  }
+  unheard = unheard.filter((text) => !begun.includes(text));
+}
+
+function onEnded(of, turn, message) {
+  for (const text of unheard.filter((text) => text.turn === turn)) onHeard(text.epoch, Infinity);
+  if (message.verdict === "empty") turn.item.classList.add("empty");
+  report(turn, message, of.ready.budget_ms);
+  show("live", withMicrophone ? "Listening" : "Connected, without a microphone");
+}
+
+function turnOf(number) {
+  if (!turns.has(number)) {
+    const item = element("turn").content.cloneNode(true).firstElementChild;
+    const part = (name) => item.querySelector(`.${name}`);
+    turns.set(number, { item, stable: part("stable"), tentative: part("tentative"), reply: part("reply"), part });
+    element("turns").append(item);
+    if (element("turns").childElementCount > TURNS_SHOWN) element("turns").firstElementChild.remove();
+    element("hint").hidden = true;
+  }
+  return turns.get(number);
+}
+
+function hear(turn, stable, tentative) {
+  turn.stable.textContent = stable;
+  turn.tentative.textContent = stable && tentative ? ` ${tentative}` : tentative;
+}
+
+function takeBack(turn) {
+  unheard = unheard.filter((text) => text.turn !== turn);
+  turn.reply.textContent = "";
+}
+
+/** Verdict, felt estimate against the budget, and the stages as one bar. */
+function report(turn, { verdict, felt_estimate_ms, stages, speculation, blame }, budgetMs) {
+  turn.item.dataset.verdict = verdict;
+  turn.part("verdict").textContent = verdict;
+  turn.part("felt").textContent =
+    felt_estimate_ms === null ? "no answer was heard" : `about ${ms(felt_estimate_ms)} of ${ms(budgetMs)}`;
+  const spans = STAGES.map((name) => [name, stages[name].wait_ms, stages[name].service_ms]);
+  const total = spans.reduce((sum, [, wait, service]) => sum + wait + service, 0);
+  const notes = [];
+  if (speculation.hit) notes.push(`${ms(speculation.saved_ms)} of work done ahead`);
+  if (blame) notes.push(`over: ${blame.stage} (${blame.kind}) by ${ms(blame.ms)}`);
+  const used = spans.filter(([, wait, service]) => wait + service > 0);
+  turn.part("stages").append(
+    ...used.map(([name, wait, service]) => labelled("li", `${name} ${ms(wait + service)}`, name)),
+    ...notes.map((note) => labelled("li", note)),
+  );
+  const scale = 100 / (1.02 * Math.max(total, budgetMs));
+  const pieces = used.flatMap(([name, wait, service]) => [
+    piece(name, "wait", scale * wait),
+    piece(name, "service", scale * service),
+  ]);
+  const mark = document.createElement("i");
+  mark.style.left = `${scale * budgetMs}%`;
+  turn.part("bar").append(...pieces, mark);
+  turn.part("bar").setAttribute("aria-label", `${ms(total)} in stages, budget ${ms(budgetMs)}`);
+  turn.part("bar").hidden = !used.length;
+  turn.part("ledger").hidden = false;
+}
+
+function labelled(tag, text, stage = "") {
+  const node = document.createElement(tag);
+  node.textContent = text;
+  node.dataset.stage = stage;
+  return node;
+}
+
+function piece(stage, kind, percent) {
+  const node = document.createElement("span");
+  node.dataset.stage = stage;
+  node.className = kind;
+  node.style.width = `${percent}%`;
+  return node;
+}
+
+const ms = (value) => `${Math.round(value)} ms`;
+
+// --- hands ----------------------------------------------------------------------------------------
+
+element("talk").onclick = () => (session ? stop() : start());
+element("retry").onclick = () => start({ microphone: withMicrophone, say: null });
+element("type").onsubmit = (event) => {
+  event.preventDefault();
+  const text = element("text").value.trim();
+  if (!text) return;
+  if (session?.ready) session.send({ type: "input.text", text });
+  else if (!session) start({ microphone: false, say: text });
+  else return; // still connecting: the words stay in the field
+  element("text").value = "";
+};

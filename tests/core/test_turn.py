@@ -1,0 +1,1052 @@
+"""The turns of a session, decision by decision, with literal times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from tests.core.sentences import Sentences
+from voicepipe.core.events import (
+    Committed,
+    FinalTranscript,
+    Line,
+    Onset,
+    PartialTranscript,
+    Promote,
+    Reopened,
+    ReplyAudio,
+    ReplyDone,
+    ReplyInterrupted,
+    ReplyText,
+    Resumed,
+    Retire,
+    Silence,
+    SoftEnd,
+    SpeechStarted,
+    Stage,
+    Submit,
+    Think,
+    Timing,
+    TurnCommand,
+    TurnEnded,
+    TurnFailed,
+    Verdict,
+    Voiced,
+    Withdraw,
+    Work,
+    WorkClass,
+    WorkKind,
+)
+from voicepipe.core.patience import OPERATING_POINTS
+from voicepipe.core.playout import PlayoutSettings
+from voicepipe.core.reply import ReplySettings
+from voicepipe.core.turn import Phase, Turns, TurnSettings, normalised
+
+RATE = 1000
+S = 16_000
+"""Samples of a second of the user's voice."""
+SETTINGS = TurnSettings(
+    reply=ReplySettings(PlayoutSettings(RATE, frame_s=0.1)),
+    patience=OPERATING_POINTS["fast"],
+    instructions="Be brief.",
+    downlink_s=0.0,
+)
+NO_TIME = Timing(0.0, 0.0, 0.0)
+
+
+@pytest.fixture(autouse=True)
+def plain_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicepipe.core.reply.ClauseSplitter", Sentences)
+
+
+def pcm(seconds: float) -> bytes:
+    return b"\x01\x00" * round(seconds * RATE)
+
+
+def kinds(commands: list[TurnCommand]) -> list[str]:
+    """Names of the commands; of a Submit, the kind of work."""
+    return [c.work.kind.name if isinstance(c, Submit) else type(c).__name__ for c in commands]
+
+
+class Talk:
+    """Turns with what was asked of the engines kept, so that a test can answer it."""
+
+    def __init__(self, **changes: object) -> None:
+        self.turns = Turns("s", replace(SETTINGS, **changes), count(1))  # type: ignore[arg-type]
+        self.asked: dict[WorkKind, Work] = {}
+        self.thoughts: list[Think] = []
+        self.last: list[TurnCommand] = []
+
+    def do(self, commands: list[TurnCommand]) -> list[TurnCommand]:
+        for command in commands:
+            if isinstance(command, Submit):
+                self.asked[command.work.kind] = command.work
+                if isinstance(command.task, Think) and command.work.kind is WorkKind.THINK:
+                    self.thoughts.append(command.task)
+        self.last = commands
+        return commands
+
+    # the user
+
+    def speak(self, now: float, *, start: int = 0) -> list[TurnCommand]:
+        """An onset, without more speech yet."""
+        return self.do(self.turns.on_endpoint(Onset(start), now, now))
+
+    def resume(self, now: float, *, start: int = 0) -> list[TurnCommand]:
+        return self.do(self.turns.on_endpoint(Resumed(start), now, now))
+
+    def voiced(self, seconds: float, now: float, *, at: float | None = None) -> list[TurnCommand]:
+        position = round((seconds if at is None else at) * S)
+        return self.do(self.turns.on_endpoint(Voiced(round(seconds * S), position), now, now))
+
+    def soft_end(self, now: float) -> list[TurnCommand]:
+        return self.do(self.turns.on_endpoint(SoftEnd(0), now, now))
+
+    def silence(self, seconds: float, now: float, completeness: float | None = None) -> list[TurnCommand]:
+        return self.do(self.turns.on_endpoint(Silence(round(seconds * S), completeness), now, now))
+
+    # the engines
+
+    def hear(self, text: str, now: float, work: Work | None = None) -> list[TurnCommand]:
+        return self.do(
+            self.turns.on_transcript(work or self.asked[WorkKind.FINAL], text, "", NO_TIME, now)
+        )
+
+    def think(self, text: str, now: float, *, last: bool = False, work: Work | None = None) -> list[TurnCommand]:
+        work = work or self.asked[WorkKind.THINK]
+        return self.do(self.turns.on_thought(work, text, last, NO_TIME, now))
+
+    def say(self, seconds: float, now: float, *, last: bool = True, work: Work | None = None) -> list[TurnCommand]:
+        work = work or self.asked[WorkKind.SPEAK]
+        return self.do(self.turns.on_spoken(work, pcm(seconds), last, NO_TIME, now))
+
+    # time
+
+    def wait(self, until: float) -> list[TurnCommand]:
+        """Let every timer fire that is due until then."""
+        fired: list[TurnCommand] = []
+        while (deadline := self.turns.next_deadline()) is not None and deadline <= until:
+            fired += self.do(self.turns.on_timer(deadline))
+        return fired
+
+    # stories
+
+    def until_final(self, text: str = "Hello there.") -> Talk:
+        """Speech from 0 to 1.0 s; the final is there at 1.02."""
+        self.speak(0.0)
+        self.voiced(1.0, 1.0)
+        self.soft_end(1.0)
+        self.hear(text, 1.02)
+        return self
+
+    def until_committed(self, text: str = "Hello there.") -> Talk:
+        """Committed at 1.1, no word of the reply yet."""
+        self.until_final(text).silence(0.096, 1.1)
+        assert self.phase is Phase.COMMITTED
+        return self
+
+    def until_replying(self, seconds: float = 2.0) -> Talk:
+        """The whole reply "One two. Three four." is made, its first frame was sent at 1.2."""
+        self.until_committed()
+        self.think("One two. Three four.", 1.15, last=True)
+        self.say(seconds / 2, 1.2)
+        self.do(self.turns.on_sent(self.turns.epoch, 1.2))
+        self.say(seconds / 2, 1.2)
+        return self
+
+    @property
+    def phase(self) -> Phase:
+        return self.turns.snapshot().phase
+
+    @property
+    def history(self) -> list[tuple[str, str]]:
+        return [(line.role, line.text) for line in self.turns.snapshot().history]
+
+    def verdict(self) -> Verdict:
+        """Of the turn that the last commands ended."""
+        (ended,) = [c for c in self.last if isinstance(c, TurnEnded)]
+        return ended.record.verdict
+
+
+# --- hearing ---------------------------------------------------------------------------------------------------
+
+
+def test_before_anybody_has_spoken_nothing_is_the_matter() -> None:
+    """No turn, no timer, no answer to whatever comes."""
+    turns = Talk().turns
+    work = Work(1, "s", 1, 1, 0, WorkKind.THINK, WorkClass.STARTED)
+    assert turns.span() is None
+    assert turns.next_deadline() is None
+    assert turns.snapshot().phase is Phase.ENDED
+    for commands in (
+        turns.on_timer(1.0),
+        turns.on_cancel(1.0),
+        turns.on_commit_asked(1.0),
+        turns.on_closed(1.0),
+        turns.on_report(0, 5, 1.0),
+        turns.on_sent(0, 1.0),
+        turns.on_endpoint(Voiced(S, S), 1.0, 1.0),
+        turns.on_endpoint(SoftEnd(0), 1.0, 1.0),
+        turns.on_endpoint(Silence(S), 1.0, 1.0),
+        turns.on_transcript(work, "a", "", NO_TIME, 1.0),
+        turns.on_thought(work, "a", True, NO_TIME, 1.0),
+        turns.on_spoken(work, b"", True, NO_TIME, 1.0),
+        turns.on_engine_failed(work, "engine_failed", 1.0),
+    ):
+        assert commands == []
+    turns.on_discarded(work)
+
+
+def test_an_onset_opens_a_turn() -> None:
+    """Numbered from 1; the recogniser hears from the onset on."""
+    talk = Talk()
+    assert talk.speak(0.0, start=3_200)[0] == SpeechStarted(1)
+    span = talk.turns.span()
+    assert span is not None and (span.turn, span.start, span.speech_samples) == (1, 3_200, 0)
+    talk.voiced(0.25, 0.5)
+    assert talk.turns.span() == replace(span, speech_samples=4_000)
+
+
+def test_partials_are_asked_for_and_told_while_the_user_speaks() -> None:
+    """Under the epoch that the commit will open."""
+    talk = Talk()
+    talk.speak(0.0)
+    assert talk.voiced(0.6, 0.6) == [Submit(Work(2, "s", 1, 1, 0, WorkKind.PARTIAL, WorkClass.ASR))]
+    timing = Timing(0.6, 0.6, 0.7)
+    assert talk.turns.on_transcript(talk.asked[WorkKind.PARTIAL], "what", "is", timing, 0.7) == [
+        PartialTranscript(1, "what", "is")
+    ]
+
+
+def test_slow_partials_are_asked_for_less_often() -> None:
+    """The hop follows a smoothed mean of what the steps took."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(0.6, 0.6)
+    slow = Timing(0.6, 0.6, 2.6)
+    talk.turns.on_transcript(talk.asked[WorkKind.PARTIAL], "what", "", slow, 2.6)
+    # 30 % of 2 s are 0.6, and a hop of 0.9 s.
+    assert talk.voiced(1.4, 2.7) == []
+    assert kinds(talk.voiced(1.5, 2.8)) == ["PARTIAL"]
+
+
+def test_a_pause_asks_for_the_final_with_the_turns_deadline() -> None:
+    """The deadline runs from the end of speech."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(0.4, 0.4)
+    (command,) = talk.do(talk.turns.on_endpoint(SoftEnd(0), 0.45, 0.5))
+    assert isinstance(command, Submit)
+    assert (command.work.kind, command.work.klass) == (WorkKind.FINAL, WorkClass.STARTED)
+    assert command.work.deadline == pytest.approx(0.65)
+
+
+def test_the_final_begins_the_reply_ahead_of_the_commit() -> None:
+    """The conversation with the user's words, under the coming epoch; nothing is told yet."""
+    talk = Talk()
+    talk.turns.on_line(Line("user", "Earlier."))
+    talk.until_final()
+    withdraw, command = talk.last
+    assert withdraw == Withdraw(talk.asked[WorkKind.WARM])
+    assert isinstance(command, Submit)
+    assert (command.work.kind, command.work.epoch) == (WorkKind.THINK, 1)
+    assert command.work.klass is WorkClass.SPECULATION
+    assert talk.thoughts[0].lines == (
+        Line("system", "Be brief."),
+        Line("user", "Earlier."),
+        Line("user", "Hello there."),
+    )
+    assert talk.phase is Phase.HEARING
+    assert talk.history == [("user", "Earlier.")]
+
+
+def test_enough_silence_commits_what_has_been_heard() -> None:
+    """The epoch rises, the text is final and enters the history, and the waiting reply is promoted."""
+    talk = Talk().until_final()
+    assert talk.silence(0.064, 1.07) == []
+    assert talk.silence(0.096, 1.1) == [
+        FinalTranscript(1, "Hello there."),
+        Committed(1, 1),
+        Promote(1),
+    ]
+    assert talk.turns.epoch == 1
+    assert talk.history == [("user", "Hello there.")]
+
+
+def test_a_ready_reply_is_released_by_the_commit() -> None:
+    """Its first audio leaves in the same instant."""
+    talk = Talk().until_final()
+    talk.think("One two. Three.", 1.03, last=True)
+    talk.say(0.1, 1.05)
+    assert talk.silence(0.096, 1.1)[1:5] == [
+        Committed(1, 1),
+        Promote(1),
+        ReplyText(1, 1, "One two."),
+        ReplyAudio(1, 0, pcm(0.1)),
+    ]
+
+
+def test_nothing_of_a_ready_reply_leaves_before_the_commit() -> None:
+    """Audio ready 50 ms into the silence, commit at 640: not a sample before."""
+    talk = Talk().until_final("and")
+    said = talk.think("One two. Three.", 1.03, last=True) + talk.say(0.5, 1.05)
+    for frame in range(1, 19):
+        said += talk.silence(0.032 * frame, 1.0 + 0.032 * frame)
+    assert set(kinds(said)) <= {"THINK", "SPEAK"}
+    assert talk.phase is Phase.HEARING
+
+
+def test_the_wait_depends_on_the_words() -> None:
+    """Who stops after "and" has not finished; the hard cap ends every wait."""
+    talk = Talk().until_final("I would like tea and")
+    assert talk.silence(0.608, 1.6) == []
+    assert "Committed" in kinds(talk.silence(0.64, 1.64))
+
+
+def test_a_final_after_the_silence_commits_on_arrival() -> None:
+    """No second wait: the silence has been long enough already."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    talk.soft_end(1.0)
+    assert talk.silence(0.5, 1.5) == []
+    assert kinds(talk.hear("Hello there.", 1.51)) == [
+        "Withdraw",
+        "THINK",
+        "FinalTranscript",
+        "Committed",
+        "Promote",
+    ]
+
+
+def test_an_empty_final_ends_the_turn_without_a_commit() -> None:
+    """Humming: no words, no reply, no line, no epoch."""
+    talk = Talk().until_final("")
+    assert talk.last == []
+    assert kinds(talk.silence(0.64, 1.64)) == ["TurnEnded"]
+    assert talk.verdict() is Verdict.EMPTY
+    assert (talk.turns.epoch, talk.history) == (0, [])
+
+
+def test_words_that_vanish_take_the_reply_with_them() -> None:
+    """The first pause had words, the last decode has none."""
+    talk = Talk().until_final()
+    talk.resume(1.2)
+    talk.voiced(0.3, 1.5)
+    talk.soft_end(1.5)
+    talk.hear("", 1.52)
+    assert kinds(talk.silence(0.64, 2.2)) == ["Retire", "TurnEnded"]
+    assert talk.verdict() is Verdict.EMPTY
+
+
+def test_one_turn_with_many_pauses_is_committed_once() -> None:
+    """Each pause is too short; each asks for its own final."""
+    talk = Talk()
+    said = talk.speak(0.0)
+    for number in range(5):
+        at = 1.0 + number
+        said += talk.voiced(0.5, at)
+        said += talk.soft_end(at)
+        said += talk.hear("one " * (number + 1), at + 0.02)
+        said += talk.silence(0.3, at + 0.3)
+        said += talk.resume(at + 0.4)
+    talk.voiced(0.5, 6.0)
+    talk.soft_end(6.0)
+    said += talk.hear("one one one one one done.", 6.02) + talk.silence(0.096, 6.1)
+    assert kinds(said).count("Committed") == 1
+    assert kinds(said).count("SpeechStarted") == 1
+
+
+# --- speculation -----------------------------------------------------------------------------------------------
+
+
+def test_the_reply_stays_valid_if_the_pause_was_none_and_the_words_stay_the_same() -> None:
+    """A breath: the same text again, with other punctuation."""
+    talk = Talk().until_final("Hello there.")
+    first = talk.asked[WorkKind.THINK]
+    talk.resume(1.2)
+    talk.voiced(0.1, 1.3)
+    talk.soft_end(1.3)
+    assert talk.hear("hello, there!", 1.32) == []
+    talk.think("One two. ", 1.33, work=first)
+    talk.say(0.2, 1.35)
+    commands = talk.silence(0.096, 1.4)
+    assert [c.epoch for c in commands if isinstance(c, ReplyAudio)] == [1, 1]
+    assert talk.turns.snapshot().revision == 0
+
+
+def test_the_reply_is_made_anew_if_the_text_has_changed() -> None:
+    """The revision rises; what waits of the old one is retired, what comes of it is ignored."""
+    talk = Talk().until_final("Hello there.")
+    old = talk.asked[WorkKind.THINK]
+    talk.resume(1.2)
+    talk.voiced(0.4, 1.6)
+    talk.soft_end(1.6)
+    commands = talk.hear("Hello there, you.", 1.62)
+    assert commands[0] == Retire(1, 1)
+    assert isinstance(commands[1], Submit) and commands[1].work.revision == 1
+    assert talk.thoughts[-1].lines[-1] == Line("user", "Hello there, you.")
+    assert talk.think("Old. ", 1.63, work=old) == []
+    talk.think("New. ", 1.64)
+    talk.say(0.2, 1.66)
+    texts = [c.text for c in talk.silence(0.096, 1.7) if isinstance(c, ReplyText)]
+    assert texts == ["New."]
+
+
+def test_a_late_result_of_a_dropped_reply_is_counted_as_waste() -> None:
+    """It ran for nothing, while the user went on."""
+    talk = Talk().until_final("Hello there.")
+    old = talk.asked[WorkKind.THINK]
+    talk.resume(1.2)
+    talk.voiced(0.4, 1.6)
+    talk.soft_end(1.6)
+    talk.hear("Hello there, you.", 1.62)
+    talk.turns.on_thought(old, "Old. ", False, Timing(1.1, 1.1, 1.4), 1.63)
+    talk.silence(0.096, 1.7)
+    talk.do(talk.turns.on_closed(1.8))
+    (ended,) = [c for c in talk.last if isinstance(c, TurnEnded)]
+    assert ended.record.speculation.wasted_s == pytest.approx(0.3)
+    assert ended.record.speculation.attempts == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("Hello, there!", "hello there"), ("It's  5.", "it's 5"), ("", "...")]
+)
+def test_texts_that_sound_alike_are_the_same(one: str, other: str) -> None:
+    """Case, punctuation and spaces are not heard."""
+    assert normalised(one) == normalised(other)
+
+
+def test_texts_with_other_words_are_not_the_same() -> None:
+    """A word more, a word less, an apostrophe."""
+    assert len({normalised(text) for text in ("we are", "we're", "we are here", "we")}) == 4
+
+
+def test_no_reply_is_made_ahead_without_auto_reply() -> None:
+    """Transcription: the commit ends the turn, and there is nothing to be late with."""
+    talk = Talk(auto_reply=False).until_final()
+    assert talk.last == []
+    assert kinds(talk.silence(0.096, 1.1)) == ["FinalTranscript", "Committed", "TurnEnded"]
+    assert talk.verdict() is Verdict.MET
+    assert talk.history == [("user", "Hello there.")]
+
+
+# --- replying --------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_reply_enters_the_history_when_it_has_been_heard() -> None:
+    """Not when it has been sent; the turn ends then."""
+    talk = Talk().until_replying()
+    said = talk.wait(5.0)
+    assert ReplyDone(1, 1, 2000) in said
+    assert kinds(said)[-1] == "TurnEnded"
+    assert talk.history == [("user", "Hello there."), ("assistant", "One two. Three four.")]
+    assert talk.phase is Phase.ENDED
+    assert talk.turns.next_deadline() is None
+
+
+def test_the_gap_is_measured_to_the_hand_off() -> None:
+    """Speech end 1.0, sent 1.2: met; the commit was at 1.1."""
+    talk = Talk(budget_s=0.25).until_replying()
+    talk.do(talk.turns.on_cancel(2.0))
+    (ended,) = [c for c in talk.last if isinstance(c, TurnEnded)]
+    assert ended.record.verdict is Verdict.MET
+    assert ended.record.felt_estimate_s == pytest.approx(0.2)
+    assert ended.record.system_s == pytest.approx(0.1)
+
+
+def test_a_late_reply_is_answered_and_carries_its_verdict() -> None:
+    """A turn is never refused for its own lateness."""
+    talk = Talk(budget_s=0.15).until_replying()
+    talk.do(talk.turns.on_cancel(2.0))
+    assert talk.verdict() is Verdict.MISSED
+
+
+def test_a_playback_report_can_end_the_turn() -> None:
+    """The client has played all of it before the estimate says so."""
+    talk = Talk().until_replying(0.4)
+    assert kinds(talk.do(talk.turns.on_report(1, 400, 1.3))) == ["TurnEnded"]
+
+
+@pytest.mark.parametrize("epoch", [0, 2, 99])
+def test_a_report_about_another_epoch_says_nothing(epoch: int) -> None:
+    """Stale or unknown ids are ignored."""
+    talk = Talk().until_replying(0.4)
+    assert talk.do(talk.turns.on_report(epoch, 400, 1.3)) == []
+    assert talk.phase is Phase.COMMITTED
+
+
+def test_an_empty_reply_is_a_failure() -> None:
+    """No silent turn."""
+    talk = Talk().until_committed()
+    commands = talk.think("", 1.2, last=True)
+    assert commands[:2] == [TurnFailed(1, "empty_reply", Stage.LLM), ReplyInterrupted(1, 1, 0)]
+    assert talk.verdict() is Verdict.FAILED
+    assert talk.history == [("user", "Hello there.")]
+
+
+# --- speech over a reply ---------------------------------------------------------------------------------------
+
+
+def test_speech_within_the_grace_time_reopens_the_turn() -> None:
+    """96 ms of it: the commit was a false start. One turn, the user's line comes out of the history again."""
+    talk = Talk().until_committed()
+    assert talk.resume(1.2) == []
+    assert talk.voiced(0.09, 1.3, at=1.4) == []
+    commands = talk.voiced(0.096, 1.3, at=1.4)
+    assert commands == [Reopened(1, 2), Retire(3, 1)]
+    assert talk.phase is Phase.HEARING
+    assert talk.history == []
+    span = talk.turns.span()
+    assert span is not None and (span.turn, span.start) == (1, 0)
+
+
+def test_a_reopened_turn_is_answered_as_one() -> None:
+    """Both halves are one text, one commit counts, one verdict is told."""
+    talk = Talk().until_committed()
+    talk.resume(1.2)
+    talk.voiced(0.096, 1.3, at=1.4)
+    talk.soft_end(2.0)
+    talk.hear("Hello there, my friend.", 2.02)
+    assert talk.thoughts[-1].lines[1:] == (Line("user", "Hello there, my friend."),)
+    assert Committed(1, 3) in talk.silence(0.096, 2.1)
+    talk.do(talk.turns.on_cancel(2.2))
+    (ended,) = [c for c in talk.last if isinstance(c, TurnEnded)]
+    assert (ended.record.turn, ended.record.reopened) == (1, 1)
+
+
+def test_a_reopening_takes_out_the_users_line_and_no_other() -> None:
+    """What the client has added since stays."""
+    talk = Talk().until_committed()
+    talk.turns.on_line(Line("system", "It is raining."))
+    talk.resume(1.2)
+    talk.voiced(0.096, 1.3, at=1.4)
+    assert talk.history == [("system", "It is raining.")]
+
+
+def test_grace_lasts_until_a_while_after_the_first_sound() -> None:
+    """800 ms after it was sent, the same speech is no false start any more."""
+    talk = Talk().until_replying()
+    talk.resume(1.95)
+    assert "Reopened" in kinds(talk.voiced(0.1, 1.99))
+    talk = Talk().until_replying()
+    talk.resume(1.95)
+    assert talk.voiced(0.1, 2.01) == []
+    assert talk.phase is Phase.COMMITTED
+
+
+def test_grace_waits_for_the_first_sound_however_long_that_takes() -> None:
+    """As long as nothing was heard, speech goes on with the turn."""
+    talk = Talk().until_committed()
+    talk.resume(8.0)
+    assert "Reopened" in kinds(talk.voiced(0.1, 8.1))
+
+
+def test_speech_after_the_grace_time_interrupts() -> None:
+    """256 ms of it: the heard words stay, marked as cut; the next turn begins where the speech began."""
+    talk = Talk().until_replying()
+    talk.wait(2.5)
+    talk.resume(2.2, start=40_000)
+    assert talk.voiced(0.25, 2.45) == []
+    commands = talk.voiced(0.256, 2.5)
+    assert kinds(commands) == ["ReplyInterrupted", "Retire", "TurnEnded", "SpeechStarted", "WARM"]
+    assert commands[0] == ReplyInterrupted(1, 1, 1300)
+    assert commands[1] == Retire(2, 0)
+    assert commands[3] == SpeechStarted(2)
+    assert talk.history[-1] == ("assistant", "One two. …")
+    assert (talk.turns.epoch, talk.phase) == (2, Phase.HEARING)
+    span = talk.turns.span()
+    assert span is not None and (span.turn, span.start) == (2, 40_000)
+
+
+def test_a_cough_interrupts_nothing() -> None:
+    """It ends before it counts, and the next one starts from nothing."""
+    talk = Talk().until_replying()
+    talk.resume(2.2)
+    assert talk.voiced(0.2, 2.4) == []
+    assert talk.soft_end(2.4) == []
+    assert talk.voiced(0.3, 2.7) == []
+    assert talk.phase is Phase.COMMITTED
+
+
+def test_a_cough_before_the_first_sound_leaves_the_turn_to_be_answered() -> None:
+    """Too short even for a reopening."""
+    talk = Talk().until_committed()
+    talk.resume(1.2)
+    assert talk.voiced(0.08, 1.3) == []
+    assert talk.soft_end(1.3) == []
+    talk.think("One.", 1.4, last=True)
+    assert "ReplyAudio" in kinds(talk.say(0.2, 1.5))
+
+
+def test_an_interruption_before_any_sound_leaves_nothing_in_the_history() -> None:
+    """And the verdict says that there was no content."""
+    talk = Talk().until_committed()
+    commands = talk.do(talk.turns.on_cancel(1.15))
+    assert commands[0] == ReplyInterrupted(1, 1, 0)
+    assert talk.verdict() is Verdict.INTERRUPTED
+    assert talk.history == [("user", "Hello there.")]
+
+
+def test_an_interruption_goes_by_the_clients_report() -> None:
+    """It has played 600 ms only: one word of two."""
+    talk = Talk().until_replying()
+    talk.wait(2.4)
+    talk.do(talk.turns.on_report(1, 600, 2.4))
+    commands = talk.do(talk.turns.on_cancel(2.5))
+    assert commands[0] == ReplyInterrupted(1, 1, 600)
+    assert talk.history[-1] == ("assistant", "One …")
+
+
+def test_speech_over_a_reply_that_may_not_be_interrupted_is_ignored() -> None:
+    """And the next turn comes as ever."""
+    talk = Talk(interruptible=False).until_replying()
+    talk.resume(1.5)
+    assert talk.voiced(1.0, 2.5) == []
+    assert talk.soft_end(2.5) == []
+    talk.wait(8.0)
+    assert talk.phase is Phase.ENDED
+    assert talk.resume(9.0, start=99)[0] == SpeechStarted(2)
+
+
+def test_speech_that_began_over_the_end_of_a_reply_opens_the_next_turn() -> None:
+    """Not long enough to interrupt when the reply ended by itself; nothing of it is lost."""
+    talk = Talk().until_replying(2.0)
+    talk.wait(3.15)
+    talk.resume(3.1, start=50_000)
+    talk.voiced(0.1, 3.15)
+    assert kinds(talk.wait(3.3)) == ["TurnEnded", "SpeechStarted", "WARM"]
+    span = talk.turns.span()
+    assert span is not None and span.start == 50_000
+    assert talk.history[-1] == ("assistant", "One two. Three four.")
+
+
+def test_nothing_of_an_interrupted_reply_is_answered_any_more() -> None:
+    """Late results of the old epoch are dropped in the middle of the next turn."""
+    talk = Talk().until_committed()
+    talk.think("One. ", 1.15)
+    speak, think = talk.asked[WorkKind.SPEAK], talk.asked[WorkKind.THINK]
+    talk.do(talk.turns.on_cancel(1.2))
+    assert talk.say(2.0, 1.3, work=speak) == []
+    talk.speak(1.4)
+    assert talk.say(2.0, 1.5, work=speak) == []
+    assert talk.think("Two. ", 1.5, work=think) == []
+
+
+# --- the client ------------------------------------------------------------------------------------------------
+
+
+def test_a_cancel_while_the_user_speaks_cancels_nothing() -> None:
+    """There is no reply."""
+    talk = Talk().until_final()
+    assert talk.do(talk.turns.on_cancel(1.05)) == []
+    assert talk.phase is Phase.HEARING
+
+
+def test_a_cancel_is_valid_at_any_time_and_twice() -> None:
+    """The second finds nothing to stop."""
+    talk = Talk().until_replying()
+    assert "TurnEnded" in kinds(talk.do(talk.turns.on_cancel(1.5)))
+    assert talk.do(talk.turns.on_cancel(1.6)) == []
+
+
+def test_a_cancel_while_speech_may_be_a_barge_in_opens_the_next_turn() -> None:
+    """The user is speaking: the speech belongs to the turn after."""
+    talk = Talk().until_replying()
+    talk.resume(2.2, start=7)
+    talk.voiced(0.1, 2.3)
+    assert SpeechStarted(2) in talk.do(talk.turns.on_cancel(2.35))
+
+
+def test_typed_text_is_committed_at_once() -> None:
+    """No endpoint, no recogniser."""
+    talk = Talk()
+    commands = talk.do(talk.turns.on_text("Hi.", 5.0))
+    assert commands[:2] == [FinalTranscript(1, "Hi."), Committed(1, 1)]
+    assert isinstance(commands[2], Submit)
+    assert commands[2].work.kind is WorkKind.THINK
+    assert talk.history == [("user", "Hi.")]
+
+
+def test_typed_text_interrupts_a_reply() -> None:
+    """What was heard of it stays."""
+    talk = Talk().until_replying()
+    talk.wait(2.4)
+    commands = kinds(talk.do(talk.turns.on_text("Stop that.", 2.4)))
+    assert commands[:4] == ["ReplyInterrupted", "Retire", "TurnEnded", "FinalTranscript"]
+    assert [role for role, _ in talk.history] == ["user", "assistant", "user"]
+
+
+def test_typed_text_replaces_what_is_being_said() -> None:
+    """The spoken turn ends without a reply, and its speech does not come back as a barge-in."""
+    talk = Talk().until_final()
+    commands = talk.do(talk.turns.on_text("Hi.", 1.05))
+    assert kinds(commands)[:2] == ["Retire", "TurnEnded"]
+    assert talk.voiced(3.0, 4.0) == []
+
+
+def test_speech_does_not_go_on_with_a_typed_turn() -> None:
+    """It interrupts it, by the threshold of a barge-in."""
+    talk = Talk()
+    talk.do(talk.turns.on_text("Hi.", 5.0))
+    talk.speak(5.1)
+    assert talk.voiced(0.2, 5.3) == []
+    assert "ReplyInterrupted" in kinds(talk.voiced(0.256, 5.4))
+
+
+def test_a_reply_can_be_asked_for() -> None:
+    """To the conversation as it stands, with no line of the user, also where replies are not automatic."""
+    talk = Talk(auto_reply=False)
+    talk.turns.on_line(Line("user", "Hello."))
+    commands = talk.do(talk.turns.on_create(1.0))
+    assert kinds(commands) == ["Committed", "THINK"]
+    assert talk.thoughts[-1].lines == (Line("system", "Be brief."), Line("user", "Hello."))
+    talk.think("One.", 1.1, last=True)
+    talk.say(0.1, 1.2)
+    talk.do(talk.turns.on_timer(2.0))
+    assert talk.history == [("user", "Hello."), ("assistant", "One.")]
+
+
+def test_a_demand_commits_in_the_middle_of_speech() -> None:
+    """Manual turn-taking: the final decode is all that is waited for."""
+    talk = Talk(manual=True)
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    assert kinds(talk.do(talk.turns.on_commit_asked(1.0))) == ["Withdraw", "FINAL"]
+    assert kinds(talk.hear("And", 1.1))[-3:] == ["FinalTranscript", "Committed", "Promote"]
+
+
+def test_a_demand_in_a_pause_commits_at_once() -> None:
+    """The text is known."""
+    talk = Talk(manual=True).until_final()
+    talk.silence(2.4, 3.4)
+    assert talk.phase is Phase.HEARING
+    assert "Committed" in kinds(talk.do(talk.turns.on_commit_asked(3.5)))
+
+
+def test_a_demand_after_the_commit_demands_nothing() -> None:
+    """Nor where there is no turn."""
+    talk = Talk().until_committed()
+    assert talk.do(talk.turns.on_commit_asked(1.2)) == []
+
+
+def test_a_demand_outlives_speech_that_follows_it() -> None:
+    """Who lets go of the button has finished, though the microphone picks something up meanwhile."""
+    talk = Talk(manual=True)
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    talk.do(talk.turns.on_commit_asked(1.0))
+    talk.soft_end(1.1)
+    talk.resume(1.2)
+    talk.voiced(0.08, 1.3)
+    talk.soft_end(1.3)
+    assert "Committed" in kinds(talk.hear("Hello.", 1.4))
+
+
+def test_speech_after_a_demanded_commit_is_the_next_turn() -> None:
+    """The commit was no guess, so it is not taken back: such speech interrupts."""
+    talk = Talk(manual=True)
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    talk.do(talk.turns.on_commit_asked(1.0))
+    talk.soft_end(1.1)
+    talk.resume(1.2, start=20_000)
+    talk.hear("Hello.", 1.25)
+    assert talk.voiced(0.1, 1.3) == []
+    assert SpeechStarted(2) in talk.voiced(0.256, 1.5)
+    assert talk.verdict() is Verdict.INTERRUPTED
+
+
+def test_the_end_of_the_session_gives_the_turn_its_verdict() -> None:
+    """Whatever it was doing."""
+    stories: list[tuple[Callable[[Talk], object], Verdict]] = [
+        (Talk.until_final, Verdict.INTERRUPTED),
+        (Talk.until_committed, Verdict.INTERRUPTED),
+        (Talk.until_replying, Verdict.MET),
+    ]
+    for story, verdict in stories:
+        talk = Talk()
+        story(talk)
+        talk.resume(1.5)
+        talk.do(talk.turns.on_closed(1.6))
+        assert talk.verdict() is verdict
+        assert talk.phase is Phase.ENDED
+        assert talk.do(talk.turns.on_closed(1.7)) == []
+
+
+def test_history_is_bounded() -> None:
+    """The oldest lines go first."""
+    talk = Talk(max_lines=3)
+    for number in range(10):
+        talk.turns.on_line(Line("user", str(number)))
+    assert talk.history == [("user", "7"), ("user", "8"), ("user", "9")]
+
+
+# --- limits and failures ---------------------------------------------------------------------------------------
+
+
+def test_a_turn_that_never_ends_is_cut() -> None:
+    """After the longest turn it is committed where it stands; the text so far is kept."""
+    talk = Talk(max_turn_s=2.0)
+    talk.speak(0.0)
+    talk.voiced(1.9, 1.9)
+    assert "FINAL" not in kinds(talk.last)
+    assert kinds(talk.voiced(2.0, 2.0))[-1] == "FINAL"
+    assert "Committed" in kinds(talk.hear("On and on and", 2.1))
+    assert talk.voiced(3.0, 3.0) == []
+
+
+def test_a_cut_turn_is_not_opened_again_by_what_goes_on() -> None:
+    """A VAD that flickers for minutes: each flicker begins a turn of its own at most, and the cut one is over."""
+    talk = Talk(max_turn_s=2.0)
+    talk.speak(0.0)
+    talk.voiced(2.0, 2.0)
+    said: list[TurnCommand] = []
+    for flicker in range(5):
+        said += talk.soft_end(2.1 + flicker / 10)
+        said += talk.resume(2.15 + flicker / 10)
+        said += talk.voiced(0.1, 2.2 + flicker / 10, at=3.0)
+    assert said == []
+    said = talk.hear("On and on and", 3.0) + talk.voiced(0.1, 3.1, at=4.0)
+    assert kinds(said).count("Committed") == 1
+    assert "Reopened" not in kinds(said)
+
+
+def test_a_failing_final_fails_the_turn() -> None:
+    """Without a text there is nothing to answer."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    talk.soft_end(1.0)
+    commands = talk.do(talk.turns.on_engine_failed(talk.asked[WorkKind.FINAL], "engine_failed", 1.1))
+    assert commands[0] == TurnFailed(1, "engine_failed", Stage.ASR)
+    assert talk.verdict() is Verdict.FAILED
+    assert talk.speak(2.0)[0] == SpeechStarted(2)
+
+
+def test_a_failing_partial_costs_nothing() -> None:
+    """The next one, or the final, will do."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(0.6, 0.6)
+    assert talk.do(talk.turns.on_engine_failed(talk.asked[WorkKind.PARTIAL], "engine_failed", 0.7)) == []
+    assert kinds(talk.voiced(1.2, 1.2)) == ["PARTIAL"]
+
+
+def test_a_discarded_partial_makes_room_for_the_next() -> None:
+    """It waited at the device and will not run."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(0.6, 0.6)
+    talk.turns.on_discarded(talk.asked[WorkKind.PARTIAL])
+    assert kinds(talk.voiced(1.2, 1.2)) == ["PARTIAL"]
+
+
+@pytest.mark.parametrize("kind", [WorkKind.THINK, WorkKind.SPEAK])
+def test_a_failing_reply_fails_its_turn(kind: WorkKind) -> None:
+    """After the commit there is no other try; the client is told where it failed."""
+    talk = Talk().until_committed()
+    talk.think("One. ", 1.15)
+    commands = talk.do(talk.turns.on_engine_failed(talk.asked[kind], "engine_failed", 1.2))
+    assert commands[0] == TurnFailed(1, "engine_failed", kind.stage)
+    assert kinds(commands)[1:] == ["ReplyInterrupted", "Retire", "TurnEnded"]
+    assert talk.verdict() is Verdict.FAILED
+
+
+def test_a_speculation_that_fails_is_tried_again_at_the_commit() -> None:
+    """Nobody has been promised anything yet."""
+    talk = Talk().until_final()
+    commands = talk.do(talk.turns.on_engine_failed(talk.asked[WorkKind.THINK], "engine_failed", 1.05))
+    assert commands == [Retire(1, 1)]
+    commands = talk.silence(0.096, 1.1)
+    assert kinds(commands) == ["FinalTranscript", "Committed", "THINK"]
+
+
+def test_the_failure_of_an_old_reply_is_nobodys() -> None:
+    """It has been dropped already."""
+    talk = Talk().until_final()
+    old = talk.asked[WorkKind.THINK]
+    talk.resume(1.2)
+    talk.voiced(0.4, 1.6)
+    talk.soft_end(1.6)
+    talk.hear("Something else.", 1.62)
+    assert talk.do(talk.turns.on_engine_failed(old, "engine_failed", 1.65)) == []
+    talk.silence(0.096, 1.7)
+    talk.do(talk.turns.on_cancel(1.8))
+    assert talk.do(talk.turns.on_engine_failed(old, "engine_failed", 1.9)) == []
+
+
+def test_a_hanging_final_fails_the_turn_within_the_bound() -> None:
+    """Ten seconds after the last sign of life; one timer, harmless when early."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    talk.soft_end(1.0)
+    assert talk.turns.next_deadline() == 11.0
+    assert talk.do(talk.turns.on_timer(10.9)) == []
+    assert talk.do(talk.turns.on_timer(11.0))[0] == TurnFailed(1, "engine_timeout", Stage.ASR)
+    assert talk.verdict() is Verdict.FAILED
+    assert talk.do(talk.turns.on_timer(12.0)) == []
+
+
+def test_a_hanging_llm_fails_the_turn_within_the_bound() -> None:
+    """Counted from the last result of any engine of the turn."""
+    talk = Talk().until_committed()
+    talk.think("", 3.0)
+    assert talk.turns.next_deadline() == 13.0
+    assert talk.do(talk.turns.on_timer(13.0))[0] == TurnFailed(1, "engine_timeout", Stage.LLM)
+    assert talk.verdict() is Verdict.FAILED
+
+
+def test_a_hanging_voice_is_named_as_such() -> None:
+    """The Llm has done its part."""
+    talk = Talk().until_committed()
+    talk.think("One.", 3.0, last=True)
+    assert talk.do(talk.turns.on_timer(13.0))[0] == TurnFailed(1, "engine_timeout", Stage.TTS)
+
+
+def test_a_hanging_voice_is_named_though_the_llm_still_delivers() -> None:
+    """Thoughts are progress as long as there are any; then the voice is all that is waited for."""
+    talk = Talk().until_committed()
+    talk.think("One. ", 3.0)
+    talk.think("Two. Three. ", 4.0)
+    assert talk.turns.next_deadline() == 14.0
+    assert talk.do(talk.turns.on_timer(14.0))[0] == TurnFailed(1, "engine_timeout", Stage.TTS)
+
+
+def test_a_speculation_that_hangs_does_not_end_a_turn_that_is_still_being_heard() -> None:
+    """The user goes on and on; the reply is given up, and begun again at the commit."""
+    talk = Talk().until_final()
+    talk.resume(1.2)
+    assert talk.do(talk.turns.on_timer(11.1)) == [Retire(1, 1)]
+    assert talk.phase is Phase.HEARING
+    assert talk.turns.next_deadline() is None
+    talk.soft_end(12.0)
+    assert "THINK" in kinds(talk.hear("Hello there.", 12.1))
+
+
+def test_an_engine_that_is_asked_late_has_its_time_from_then_on() -> None:
+    """A long first clause: the voice is not asked for the second one until the first has nearly been played."""
+    talk = Talk().until_committed()
+    talk.think("One. Two.", 1.2, last=True)
+    talk.say(20.0, 1.3)
+    now = 1.3
+    while WorkKind.SPEAK not in [c.work.kind for c in talk.last if isinstance(c, Submit)]:
+        deadline = talk.turns.next_deadline()
+        assert deadline is not None and deadline > now
+        now = deadline
+        talk.do(talk.turns.on_timer(now))
+    assert now > 17.0
+    assert talk.phase is Phase.COMMITTED
+    assert "TurnEnded" not in kinds(talk.do(talk.turns.on_timer(now + 9.9)))
+
+
+def test_a_turn_that_waits_for_the_user_never_times_out() -> None:
+    """Nobody owes it anything."""
+    talk = Talk()
+    talk.speak(0.0)
+    assert talk.turns.next_deadline() is None
+    assert talk.do(talk.turns.on_timer(1e6)) == []
+
+
+def test_results_of_an_earlier_turn_never_reach_the_present_one() -> None:
+    """The final of turn 1 arrives in turn 2; replies never run one turn behind."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    talk.soft_end(1.0)
+    old = talk.asked[WorkKind.FINAL]
+    talk.do(talk.turns.on_timer(11.0))
+    talk.speak(12.0)
+    talk.voiced(1.0, 13.0)
+    talk.soft_end(13.0)
+    assert talk.hear("Old words.", 13.1, work=old) == []
+    talk.hear("New words.", 13.2)
+    commands = talk.silence(0.096, 13.3)
+    assert commands[:2] == [FinalTranscript(2, "New words."), Committed(2, 1)]
+
+
+def test_a_final_told_twice_makes_one_reply() -> None:
+    """Single flight: the second is ignored, whatever it says."""
+    talk = Talk().until_final()
+    work = talk.asked[WorkKind.FINAL]
+    assert talk.hear("Other words.", 1.07, work=work) == []
+    assert len(talk.thoughts) == 1
+
+
+def test_work_for_a_coming_turn_is_withdrawn_as_a_whole_work() -> None:
+    """The partial that the final makes useless, by its own identity."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(0.6, 0.6)
+    assert talk.soft_end(0.7)[0] == Withdraw(talk.asked[WorkKind.PARTIAL])
+
+
+# --- reading ahead ---------------------------------------------------------------------------------------------
+
+
+def test_the_session_begins_by_reading_its_instructions() -> None:
+    """Before anybody speaks: a reply then begins on a warm prefix."""
+    talk = Talk()
+    (command,) = talk.do(talk.turns.on_opened(0.0))
+    assert isinstance(command, Submit)
+    assert (command.work.kind, command.work.klass) == (WorkKind.WARM, WorkClass.SPECULATION)
+    assert command.task == Think((Line("system", "Be brief."), Line("user", "")), 1)
+
+
+def test_reading_goes_on_until_it_is_finished() -> None:
+    """Step by step, one at a time; nothing of it is told."""
+    talk = Talk()
+    talk.do(talk.turns.on_opened(0.0))
+    for _ in range(3):
+        work = talk.asked[WorkKind.WARM]
+        (command,) = talk.think("", 0.1, work=work)
+        assert command == Submit(replace(work, id=work.id + 1))
+    assert talk.think("Hm", 0.2, last=True, work=talk.asked[WorkKind.WARM]) == []
+
+
+def test_every_spoken_turn_reads_the_history_anew() -> None:
+    """What was read before is replaced, and a step that still waits does not run."""
+    talk = Talk()
+    talk.do(talk.turns.on_opened(0.0))
+    before = talk.asked[WorkKind.WARM]
+    talk.turns.on_line(Line("user", "Earlier."))
+    started, withdraw, command = talk.speak(1.0)
+    assert (started, withdraw) == (SpeechStarted(1), Withdraw(before))
+    assert isinstance(command, Submit) and isinstance(command.task, Think)
+    assert command.task.lines[1] == Line("user", "Earlier.")
+    assert talk.think("", 1.1, work=before) == []
+
+
+def test_a_reply_takes_the_place_of_the_reading() -> None:
+    """The step that waits is withdrawn first; one that ran meanwhile is followed by nothing."""
+    talk = Talk()
+    talk.speak(0.0)
+    reading = talk.asked[WorkKind.WARM]
+    talk.voiced(1.0, 1.0)
+    talk.soft_end(1.0)
+    assert talk.hear("Hello.", 1.1)[0] == Withdraw(reading)
+    assert talk.think("", 1.2, work=reading) == []
+
+
+def test_reading_that_ends_after_its_reply_was_dropped_begins_nothing() -> None:
+    """The reply had replaced it at the engine: there is nothing to go on with."""
+    talk = Talk()
+    talk.speak(0.0)
+    reading = talk.asked[WorkKind.WARM]
+    talk.voiced(1.0, 1.0)
+    talk.soft_end(1.0)
+    talk.hear("Hello.", 1.1)
+    talk.do(talk.turns.on_engine_failed(talk.asked[WorkKind.THINK], "engine_failed", 1.15))
+    assert talk.think("", 1.2, work=reading) == []
+
+
+def test_reading_that_fails_costs_nothing() -> None:
+    """The reply reads what it needs by itself."""
+    talk = Talk()
+    talk.speak(0.0)
+    assert talk.do(talk.turns.on_engine_failed(talk.asked[WorkKind.WARM], "engine_failed", 0.1)) == []
+    assert talk.phase is Phase.HEARING

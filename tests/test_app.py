@@ -1,0 +1,248 @@
+"""A whole server with scripted engines on a real loopback socket: turns, callers that vanish, two at once."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import random
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from voicepipe.app import Serving, achievable_ms, serving
+from voicepipe.audio import to_pcm16
+from voicepipe.config import Config, EnginesConfig, LimitsConfig, ScriptedConfig
+from voicepipe.engines.table import Loaded, load
+from voicepipe.errors import ConnectionLost, EngineError, PortInUse
+from voicepipe.warmup import WarmUp
+from voicepipe_client import Clip, ClipSource, Session, connect, talk
+
+RATE_HZ = 16_000
+SPEECH = (0.2 * np.sin(np.arange(RATE_HZ) * 0.2)).astype(np.float32)
+"""A second of tone: speech to the scripted VAD."""
+
+
+def scripted(sessions: int = 2, **script: object) -> tuple[Config, Callable[[], Loaded]]:
+    config = Config(
+        port=0,
+        engines=EnginesConfig(kind="scripted", scripted=ScriptedConfig(**script)),  # type: ignore[arg-type]
+        limits=LimitsConfig(max_sessions=sessions, grace_s=0.5),
+    )
+    return config, lambda: load(config.engines, None, sessions=sessions, api_key=None)
+
+
+def url(served: Serving) -> str:
+    return f"ws://127.0.0.1:{served.server.port}"
+
+
+async def ask(served: Serving, clips: int = 1) -> list[tuple[str, str]]:
+    """(transcript, reply) of each turn."""
+    loop = asyncio.get_running_loop()
+    source = ClipSource(
+        [Clip("tone", SPEECH, len(SPEECH))] * clips, RATE_HZ, clock=loop.time, sleep=asyncio.sleep
+    )
+    async with connect(url(served), rate=RATE_HZ) as session:
+        report = await talk(session, source)
+    return [(record.transcript, record.reply) for record in report.turns]
+
+
+async def test_a_spoken_turn_is_heard_answered_and_judged() -> None:
+    """Through every layer once: the transcript, the reply, a verdict, and a gap that the client measures."""
+    config, loader = scripted(transcripts=("One two three.",), reply="Four five.")
+    async with serving(config, loader) as served, connect(url(served), rate=RATE_HZ) as session:
+        loop = asyncio.get_running_loop()
+        source = ClipSource([Clip("tone", SPEECH, RATE_HZ)], RATE_HZ, clock=loop.time, sleep=asyncio.sleep)
+        (record,) = (await talk(session, source)).turns
+    assert (record.transcript, record.reply) == ("One two three.", "Four five.")
+    assert record.verdict in ("met", "missed")
+    assert record.felt_ms is not None and record.felt_ms > 96  # no turn ends before its silence
+    felt = sum(
+        getattr(record.stages, stage).wait_ms + getattr(record.stages, stage).service_ms
+        for stage in ("endpoint", "asr", "llm", "tts", "send")
+    )
+    assert felt == pytest.approx(record.felt_ms, abs=60)
+
+
+async def test_two_callers_at_once_hear_only_their_own() -> None:
+    """The n-th utterance of a session is the n-th text, whatever another session says meanwhile."""
+    config, loader = scripted(transcripts=("First.", "Second.", "Third."), reply="Yes.")
+    async with serving(config, loader) as served, asyncio.TaskGroup() as group:
+        one, two = group.create_task(ask(served, 3)), group.create_task(ask(served, 2))
+    assert one.result() == [("First.", "Yes."), ("Second.", "Yes."), ("Third.", "Yes.")]
+    assert two.result() == [("First.", "Yes."), ("Second.", "Yes.")]
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What a process holds."""
+
+    tasks: int
+    files: int
+    sessions: float
+    leases: float
+
+
+def page(served: Serving, path: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{served.server.port}{path}", timeout=5) as answer:
+        return str(answer.read().decode())
+
+
+async def holdings(served: Serving) -> Holdings:
+    text = await asyncio.to_thread(page, served, "/metrics")
+    gc.collect()
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    return Holdings(
+        len(asyncio.all_tasks()),
+        len(os.listdir("/proc/self/fd")),
+        float(values["voicepipe_sessions_active"]),
+        float(values['voicepipe_leases{kind="session"}']),
+    )
+
+
+async def killed(served: Serving, after_s: float) -> None:
+    """A caller that speaks, and whose connection breaks without a close after so long."""
+    async with connect(url(served), rate=RATE_HZ) as session, asyncio.TaskGroup() as group:
+        speaking = group.create_task(_speak(session))
+        hearing = group.create_task(_hear(session))
+        await asyncio.sleep(after_s)
+        session._connection.transport.abort()  # type: ignore[attr-defined]
+        speaking.cancel()
+        hearing.cancel()
+
+
+async def _speak(session: Session) -> None:
+    frames = [to_pcm16(SPEECH[at : at + 320]) for at in range(0, 16_000, 320)] + [bytes(640)] * 150
+    begun = asyncio.get_running_loop().time()
+    for number, frame in enumerate(frames):
+        await asyncio.sleep(begun + 0.02 * number - asyncio.get_running_loop().time())
+        await session.send_audio(frame)
+
+
+async def _hear(session: Session) -> None:
+    async for _ in session:
+        pass
+
+
+async def test_callers_that_vanish_at_any_instant_leave_nothing_behind() -> None:
+    """200 connections broken within their first 2.5 seconds: tasks, files, sessions, slots as before."""
+    config, loader = scripted(40, transcripts=("One two three.",), reply="Four five six seven eight nine.")
+    rng = random.Random(7)
+    async with serving(config, loader) as served:
+        await ask(served)  # whatever is made once has been made
+        before = await holdings(served)
+        for _ in range(5):
+            async with asyncio.TaskGroup() as group:
+                for _ in range(40):
+                    group.create_task(killed(served, rng.uniform(0.0, 2.5)))
+            await until_free(served)
+        after = await holdings(served)
+        assert after == before
+        assert served.engines.llm.leased == 0  # type: ignore[attr-defined]
+        assert await ask(served) == [("One two three.", "Four five six seven eight nine.")]
+
+
+async def until_free(served: Serving) -> None:
+    """The next may come once the server has noticed that the last are gone."""
+    async with asyncio.timeout(10):
+        while "voicepipe_sessions_active 0.0" not in await asyncio.to_thread(page, served, "/metrics"):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+async def test_the_server_listens_before_it_is_ready() -> None:
+    """Loading takes long: the port is open and says that it is warming up, and a caller is told to wait."""
+    config, loader = scripted()
+    loading, go_on = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    ports: list[int] = []
+
+    def slow() -> Loaded:
+        loop.call_soon_threadsafe(loading.set)
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
+        return loader()
+
+    def status(port: int) -> int:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as refused:
+            with refused:
+                assert json.loads(refused.read())["reason"] == "warming_up"
+            return refused.code
+
+    async def look() -> None:
+        await loading.wait()
+        assert await asyncio.to_thread(status, ports[0]) == 503
+        go_on.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(look())
+        async with serving(config, slow, on_listening=ports.append) as served:
+            assert await asyncio.to_thread(status, served.server.port) == 200
+
+
+async def test_a_port_in_use_is_said_before_anything_is_loaded() -> None:
+    """The error names the address; the models are not even touched."""
+    config, loader = scripted()
+
+    def never() -> Loaded:
+        raise AssertionError("loaded in vain")
+
+    async with serving(config, loader) as served:
+        taken = Config(port=served.server.port)
+        with pytest.raises(PortInUse, match=str(served.server.port)):
+            async with serving(taken, never):
+                raise AssertionError("two servers on one port")
+
+
+async def test_an_engine_that_cannot_warm_up_stops_the_start() -> None:
+    """Its error comes out of `serving`; nothing keeps listening."""
+    config, loader = scripted()
+
+    def broken() -> Loaded:
+        loader()
+        raise EngineError("no such device")
+
+    with pytest.raises(EngineError, match="no such device"):
+        async with serving(config, broken):
+            raise AssertionError("ready with a broken engine")
+
+
+async def test_a_drain_lets_the_running_turn_end() -> None:
+    """Told to stop in mid-turn: the turn is answered to its end, then the connection closes with 1012."""
+    config, loader = scripted(transcripts=("One.",), reply="Two three four.")
+    config = Config(port=0, engines=config.engines, limits=LimitsConfig(max_sessions=2, grace_s=8.0))
+    async with serving(config, loader) as served, connect(url(served), rate=RATE_HZ) as session:
+        await session.send_text("Hello.")
+        seen: list[str] = []
+        async with asyncio.TaskGroup() as group:
+            with pytest.raises(ConnectionLost, match="1012"):
+                async for event in session:
+                    name = type(event).__name__
+                    if name == "TurnCommitted":
+                        group.create_task(served.server.stop(8.0))
+                    if name != "AudioFrame":
+                        seen.append(name)
+    assert seen.index("Draining") < seen.index("TurnEnded")
+    assert seen[-1] == "TurnEnded"
+    assert session.close_code == 1012
+
+
+def test_the_achievable_gap_is_the_longer_of_silence_and_work() -> None:
+    """Work and silence run side by side from the moment the VAD notices."""
+    warm = WarmUp(final_s=0.07, clause_s=0.08, audio_s=0.05)
+    assert achievable_ms(warm, Config(), 0.04, 0.032) == pytest.approx(272)
+    assert achievable_ms(warm, Config(operating_point="safe"), 0.04, 0.032) == pytest.approx(640)
+
+
+async def test_an_error_inside_the_block_comes_out_as_it_is() -> None:
+    """The command line catches errors by their class: no group is wrapped around them."""
+    config, loader = scripted()
+    with pytest.raises(ConnectionLost):
+        async with serving(config, loader):
+            raise ConnectionLost("the other side went away")
