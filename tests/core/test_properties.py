@@ -72,6 +72,7 @@ class Conversation(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 100.0
+        self.lane_free_at = 100.0
         self.frame = 0
         self.endpointer = Endpointer()
         self.asked: dict[int, Work] = {}
@@ -83,8 +84,9 @@ class Conversation(RuleBasedStateMachine):
         self.newest_epoch = 0
         self.stamp = (0, 0)
         self.offset = 0
+        self.audible: list[int] = []
+        """Epochs of which sound has been given out, in order."""
         self.started = 0
-        self.committed_text: dict[int, str] = {}
         self.ended: list[int] = []
 
     @initialize(
@@ -122,8 +124,11 @@ class Conversation(RuleBasedStateMachine):
         return work.id not in self.withdrawn and not is_stale(work, *self.retired)
 
     def answered(self, work: Work) -> Timing:
+        """A chunk of at most 10 ms; they do not overlap."""
         del self.asked[work.id]
-        return Timing(self.now - 0.02, self.now - 0.01, self.now)
+        started = max(self.now - 0.01, self.lane_free_at)
+        self.lane_free_at = self.now
+        return Timing(started - 0.01, started, self.now)
 
     @precondition(lambda self: self.of(WorkKind.PARTIAL, WorkKind.FINAL))
     @rule(data=st.data(), text=st.sampled_from(TEXTS))
@@ -156,7 +161,8 @@ class Conversation(RuleBasedStateMachine):
             work = next(iter(self.asked.values()))
             if work.kind is WorkKind.SPEAK:
                 self.speaks(samples=600, last=step % 2 == 0)
-                self.has_been_sent(0)
+                if self.audible:
+                    self.has_been_sent(1)
             elif work.kind in (WorkKind.WARM, WorkKind.THINK):
                 self.thinks(text=THOUGHTS[1 + step % 4], last=step % 4 == 3)
             else:
@@ -196,9 +202,11 @@ class Conversation(RuleBasedStateMachine):
     def reports(self, back: int, samples: int) -> None:
         self.take(self.turns.on_report(self.newest_epoch - back, samples, self.now))
 
-    @rule(back=st.integers(0, 2))
+    @precondition(lambda self: self.audible)
+    @rule(back=st.integers(1, 3))
     def has_been_sent(self, back: int) -> None:
-        self.take(self.turns.on_sent(self.newest_epoch - back, self.now))
+        """The socket takes sound after it was given out, maybe long after its reply has ended."""
+        self.take(self.turns.on_sent(self.audible[-min(back, len(self.audible))], self.now))
 
     @rule(text=st.sampled_from(["A line.", "Hello there."]))
     def adds_a_line(self, text: str) -> None:
@@ -263,6 +271,8 @@ class Conversation(RuleBasedStateMachine):
                     assert epoch == self.open_epoch == self.newest_epoch
                     assert offset == self.offset and pcm and len(pcm) % 2 == 0
                     self.offset += len(pcm) // 2
+                    if epoch not in self.audible:
+                        self.audible.append(epoch)
                 case ReplyDone(_, epoch, samples):
                     assert epoch == self.open_epoch and samples == self.offset > 0
                 case ReplyInterrupted(_, epoch, heard_ms):

@@ -1,0 +1,278 @@
+"""The command line from the outside: what it prints, and with which status it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from voicepipe.audio import read_wav, write_wav
+from voicepipe.cli import main
+
+RATE_HZ = 16_000
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nothing here touches the user's cache."""
+    monkeypatch.setenv("VOICEPIPE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def tone(tmp_path: Path) -> Path:
+    """A second of what the scripted VAD takes for speech, in stereo at an odd rate."""
+    samples = 0.3 * np.sin(np.arange(22_050) * 0.2)
+    path = tmp_path / "tone.wav"
+    write_wav(path, samples.astype(np.float32), 22_050)
+    return path
+
+
+def run(*argv: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "voicepipe", *map(str, argv)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def lines(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+# --- demo
+
+
+def test_demo_prints_one_object_per_turn_and_nothing_else(tone: Path, tmp_path: Path) -> None:
+    """stdout is JSON lines, the summary last; the replies lie where --out says."""
+    out = tmp_path / "out.wav"
+    done = run("demo", "--engines", "scripted", "--json", "--wav", tone, "--wav", tone, "--out", out)
+    assert done.returncode == 0, done.stderr
+    *turns, last = lines(done.stdout)
+    assert [turn["turn"] for turn in turns] == [1, 2]
+    fields = "turn transcript reply verdict felt_ms system_ms stages speculation blame".split()
+    assert all(list(turn) == fields for turn in turns)
+    summary = last["summary"]
+    assert isinstance(summary, dict)
+    assert summary["turns"] == 2
+    assert summary["out"] == str(out)
+    reply, _ = read_wav(out, max_seconds=60)
+    assert np.abs(reply).max() > 0.1
+    assert done.stderr == ""
+
+
+def test_demo_for_people_shows_what_was_said_and_the_waterfall(own_cache: Path) -> None:
+    """Without a recording the question is synthesised; the WAV's place is said."""
+    done = run("demo", "--engines", "scripted")
+    assert done.returncode == 0, done.stderr
+    assert "you: What is the capital of France?" in done.stdout
+    assert "bot: This is a scripted reply. It has two sentences." in done.stdout
+    assert "endpoint ░" in done.stdout
+    assert f"the replies are in {own_cache / 'demo' / 'reply.wav'}" in done.stdout
+
+
+def test_silence_is_no_turn(tmp_path: Path) -> None:
+    """A recording without speech: only the summary, and status 0."""
+    path = tmp_path / "quiet.wav"
+    write_wav(path, np.zeros(RATE_HZ, np.float32), RATE_HZ)
+    done = run("demo", "--engines", "scripted", "--json", "--wav", path)
+    assert done.returncode == 0, done.stderr
+    (only,) = lines(done.stdout)
+    assert isinstance(only["summary"], dict)
+    assert only["summary"]["turns"] == 0
+
+
+# --- wrong usage
+
+
+def bad_files(tmp_path: Path) -> dict[str, Path]:
+    (tmp_path / "text.wav").write_text("this is no sound")
+    (tmp_path / "nothing.wav").write_bytes(b"")
+    write_wav(tmp_path / "empty.wav", np.zeros(0, np.float32), RATE_HZ)
+    write_wav(tmp_path / "hour.wav", np.zeros(8_000 * 3_601, np.float32), 8_000)
+    return {path.name: path for path in tmp_path.glob("*.wav")} | {"missing.wav": tmp_path / "missing.wav"}
+
+
+@pytest.mark.parametrize("name", ["text.wav", "nothing.wav", "empty.wav", "hour.wav", "missing.wav"])
+@pytest.mark.parametrize("command", ["demo", "talk"])
+def test_a_bad_recording_is_wrong_usage(
+    command: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2, one line that names the file, before anything is loaded or connected."""
+    path = bad_files(tmp_path)[name]
+    assert main([command, "--wav", str(path)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert name in said.err and len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["serve", "--port", "70000"], "port"),
+        (["serve", "--max-sessions", "0"], "max_sessions"),
+        (["serve", "--budget-ms", "-1"], "budget_ms"),
+        (["serve", "--config", "nowhere.toml"], "nowhere.toml"),
+        (["talk", "--url", "ftp://127.0.0.1", "--wav", "WAV"], "URL"),
+        (["models", "fetch", "gpt-17"], "gpt-17"),
+    ],
+)
+def test_a_wrong_argument_is_named(
+    argv: list[str], says: str, tone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2 and a line with the offending name."""
+    assert main([str(tone) if part == "WAV" else part for part in argv]) == 2
+    said = capsys.readouterr().err
+    assert says in said and "Traceback" not in said
+
+
+def test_an_unknown_key_of_the_configuration_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A typing error in the file must not be a silent default."""
+    path = tmp_path / "c.toml"
+    path.write_text("[engines]\nvoize = 'x'\n")
+    assert main(["serve", "--check", "--config", str(path)]) == 2
+    assert "voize" in capsys.readouterr().err
+
+
+def test_check_prints_what_would_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Flags win over the file."""
+    path = tmp_path / "c.toml"
+    path.write_text("port = 1234\nbudget_ms = 150\n")
+    assert main(["serve", "--check", "--config", str(path), "--port", "4321"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["port"], shown["budget_ms"]) == (4321, 150)
+
+
+# --- surroundings
+
+
+def test_a_server_that_is_not_there(tone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 1, and what to do about it."""
+    assert main(["talk", "--url", "ws://127.0.0.1:9", "--wav", str(tone)]) == 1
+    said = capsys.readouterr().err
+    assert "127.0.0.1:9" in said and "voicepipe serve" in said and "Traceback" not in said
+
+
+def test_no_microphone_says_how_else(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whether the extra, PortAudio or the device is missing: status 1 and a --wav example."""
+    with serving("--engines", "scripted") as port:
+        try:
+            import sounddevice
+        except (ImportError, OSError):
+            pass
+        else:
+            if sounddevice.query_devices():
+                pytest.skip("this machine has a microphone")
+        assert main(["talk", "--url", f"ws://127.0.0.1:{port}"]) == 1
+    assert "--wav" in capsys.readouterr().err
+
+
+def test_a_refused_session_is_told_as_json(tone: Path) -> None:
+    """One session at a time: the second caller gets reason and time to come back, and status 1."""
+    with serving("--engines", "scripted", "--max-sessions", "1") as port:
+        url = f"ws://127.0.0.1:{port}"
+        first = subprocess.Popen(
+            [sys.executable, "-m", "voicepipe", "talk", "--url", url, "--wav", tone, "--json"],
+            stdout=subprocess.PIPE,
+        )
+        try:
+            until(lambda: "voicepipe_sessions_active 1.0" in page(port, "/metrics"))
+            second = run("talk", "--url", url, "--wav", tone, "--json")
+        finally:
+            out, _ = first.communicate(timeout=60)
+    assert second.returncode == 1
+    (only,) = lines(second.stdout)
+    assert isinstance(only["summary"], dict)
+    refused = only["summary"]["refused"]
+    assert refused["reason"] == "capacity" and refused["retry_after_ms"] > 0
+    assert first.returncode == 0 and json.loads(out.splitlines()[-1])["summary"]["turns"] == 1
+
+
+def test_a_port_in_use_is_status_1(capsys: pytest.CaptureFixture[str]) -> None:
+    """Named, without a traceback."""
+    with serving("--engines", "scripted") as port:
+        assert main(["serve", "--engines", "scripted", "--port", str(port)]) == 1
+    assert str(port) in capsys.readouterr().err
+
+
+def test_models_lists_every_known_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """Name, state, size, licence, hash."""
+    assert main(["models"]) == 0
+    shown = capsys.readouterr().out
+    for name in ("whisper-tiny.en", "smollm2-135m-instruct", "piper-en_US-joe-medium", "smart-turn-v3.2"):
+        assert name in shown
+    assert "missing" in shown and "Apache-2.0" in shown
+    assert "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53" in shown
+
+
+# --- signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve_ends_cleanly_when_told(number: signal.Signals) -> None:
+    """Exit 0 within the grace, no traceback, whichever signal."""
+    with serving("--engines", "scripted", signal_number=number):
+        pass
+
+
+def test_ctrl_c_ends_a_talk_at_any_moment(tone: Path) -> None:
+    """Connecting, speaking, listening: status 130, nothing on stderr but silence."""
+    with serving("--engines", "scripted") as port:
+        for after_s in (0.3, 0.9, 1.6):
+            talk = subprocess.Popen(
+                [sys.executable, "-m", "voicepipe", "talk", "--url", f"ws://127.0.0.1:{port}", "--wav", tone],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            try:
+                talk.wait(after_s)
+            except subprocess.TimeoutExpired:
+                talk.send_signal(signal.SIGINT)
+            _, err = talk.communicate(timeout=20)
+            assert talk.returncode in (130, -signal.SIGINT), err
+            assert "Traceback" not in err or after_s < 0.5  # before main runs, it is the interpreter's
+
+
+@contextmanager
+def serving(*argv: str, signal_number: signal.Signals = signal.SIGTERM) -> Iterator[int]:
+    """`voicepipe serve` as a process, ready; told to end afterwards, which it must do with status 0."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "voicepipe", "serve", "--port", "0", *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        listening, ready = process.stdout.readline(), process.stdout.readline()
+        assert ready.startswith("ready"), (listening, ready, process.poll())
+        yield int(listening.split(";")[0].rsplit(":", 1)[1])
+        process.send_signal(signal_number)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 0, err
+        assert "Traceback" not in err, err
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def page(port: int, path: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        return str(answer.read().decode())
+
+
+def until(condition: object, limit_s: float = 20.0) -> None:
+    assert callable(condition)
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
