@@ -3,7 +3,7 @@
 The prompt has about 60 tokens. "cold": an empty slot. "warm": all but the user's last words (about 12 tokens,
 the end of the user's turn included) are in the slot already, as they are when a conversation goes on. "equal":
 the whole prompt is there, as after a right guess. Memory is the peak of a fresh process that has made the
-engine and used every slot once. Run it on an otherwise idle machine: llama.cpp's threads spin, and one busy
+engine and used every slot once. Memory is read on Linux only. Run it on an otherwise idle machine: llama.cpp's threads spin, and one busy
 neighbour makes every figure worthless.
 """
 
@@ -13,7 +13,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import resource
 import statistics
 import time
 from collections.abc import Iterator
@@ -117,7 +116,9 @@ def _peak_mib(model: Path, slots: int) -> int:
     engine = LlamaCpp(model, slots=slots)
     for name in map(str, range(slots)):
         list(timed_steps(engine.open(name).generate(prompt("France", 1), CONTEXT)))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    # Not getrusage, whose peak a child process inherits from its parent.
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:", 1)[1].split()[0]) // 1024
 
 
 def main() -> None:

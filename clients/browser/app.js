@@ -67,7 +67,7 @@ class Session {
     }
     this.socket.binaryType = "arraybuffer";
     this.socket.onopen = () => {
-      const rate = this.context.sampleRate;
+      const rate = (counters.rate_hz = this.context.sampleRate);
       this.send({ type: "session.start", protocol: PROTOCOL, audio: { rate }, output_rate: rate });
       if (capture) this.listen(capture);
     };
@@ -163,7 +163,7 @@ let unheard = []; // reply texts whose sound has not been reached: {turn, epoch,
 let countdown = 0;
 
 /** What has happened so far, for tests and for the curious. */
-const counters = { sent_frames: 0, reports: 0, peak: 0, played: 0, dropped: 0, underruns: 0 };
+const counters = { sent_frames: 0, reports: 0, rate_hz: 0, peak: 0, played: 0, dropped: 0, underruns: 0 };
 window.voicepipe = counters;
 
 async function start({ microphone = true, say = null } = {}) {

@@ -223,6 +223,17 @@ def test_heard_text_counts_from_the_first_clause_on() -> None:
     assert playout.text() == "One two. Three four."
 
 
+def test_a_clause_without_a_sound_is_heard_with_what_follows_it() -> None:
+    """It lies at one point of the reply, and counts once that point has been passed."""
+    playout = Playout(SETTINGS)
+    playout.on_clause(":-)")
+    playout.on_clause("Three four.")
+    playout.on_audio(pcm(100), 0.0)
+    playout.on_release(0.0)
+    assert playout.heard_text(0.0) == ""
+    assert playout.heard_text(0.06) == ":-) Three"
+
+
 def test_nothing_sent_is_nothing_heard() -> None:
     """Neither samples nor words, however long it is ago."""
     playout = filled(100)

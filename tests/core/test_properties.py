@@ -90,7 +90,9 @@ class Conversation(RuleBasedStateMachine):
         self.ended: list[int] = []
 
     @initialize(
-        manual=st.booleans(), auto_reply=st.sampled_from([True, True, False]), interruptible=st.booleans()
+        manual=st.sampled_from([False, False, False, True]),
+        auto_reply=st.sampled_from([True, True, True, False]),
+        interruptible=st.sampled_from([True, True, True, False]),
     )
     def begin(self, manual: bool, auto_reply: bool, interruptible: bool) -> None:
         self.settings = replace(
@@ -106,6 +108,13 @@ class Conversation(RuleBasedStateMachine):
         """The usual: words, and a pause that may be one or may end the turn."""
         self.sound(1.0, speech)
         self.sound(0.0, silence)
+
+    @rule(steps=st.integers(1, 12), more=st.integers(1, 12))
+    def hesitates(self, steps: int, more: int) -> None:
+        """A pause long enough to be answered, and then the user goes on: false starts, coughs and barge-ins."""
+        self.utters(20, 5)
+        self.works("Hello there.", steps, 0.01)
+        self.sound(1.0, more)
 
     @rule(probability=st.sampled_from([0.0, 0.4, 1.0]), frames=st.integers(1, 30))
     def sound(self, probability: float, frames: int) -> None:
@@ -168,13 +177,6 @@ class Conversation(RuleBasedStateMachine):
             else:
                 self.hears_this(work, text)
 
-    @precondition(lambda self: self.asked)
-    @rule(data=st.data())
-    def fails(self, data: st.DataObject) -> None:
-        work = data.draw(st.sampled_from(list(self.asked.values())))
-        self.answered(work)
-        self.take(self.turns.on_engine_failed(work, "engine_failed", self.now))
-
     @precondition(lambda self: any(not self.current(work) for work in self.asked.values()))
     @rule(data=st.data())
     def discards(self, data: st.DataObject) -> None:
@@ -186,8 +188,9 @@ class Conversation(RuleBasedStateMachine):
 
     # --- the client
 
-    @rule(what=st.sampled_from(["type", "create", "cancel", "commit", "commit"]))
-    def demands(self, what: str) -> None:
+    @rule(what=st.sampled_from(["type", "create", "cancel", "commit", "line", "fail"]), data=st.data())
+    def trouble(self, what: str, data: st.DataObject) -> None:
+        """The less usual, kept rare so that turns get somewhere."""
         match what:
             case "type":
                 self.take(self.turns.on_text("Typed.", self.now))
@@ -197,6 +200,12 @@ class Conversation(RuleBasedStateMachine):
                 self.take(self.turns.on_cancel(self.now))
             case "commit":
                 self.take(self.turns.on_commit_asked(self.now))
+            case "line":
+                self.turns.on_line(Line("user", "Hello there."))
+            case "fail" if self.asked:
+                work = data.draw(st.sampled_from(list(self.asked.values())))
+                self.answered(work)
+                self.take(self.turns.on_engine_failed(work, "engine_failed", self.now))
 
     @rule(back=st.sampled_from([-1, 0, 0, 0, 1]), samples=st.integers(0, 8000))
     def reports(self, back: int, samples: int) -> None:
@@ -208,13 +217,9 @@ class Conversation(RuleBasedStateMachine):
         """The socket takes sound after it was given out, maybe long after its reply has ended."""
         self.take(self.turns.on_sent(self.audible[-min(back, len(self.audible))], self.now))
 
-    @rule(text=st.sampled_from(["A line.", "Hello there."]))
-    def adds_a_line(self, text: str) -> None:
-        self.turns.on_line(Line("user", text))
-
     # --- time
 
-    @rule(seconds=st.sampled_from([0.0, 0.001, 0.02, 0.3, 1.0, 11.0]))
+    @rule(seconds=st.sampled_from([0.0, 0.001, 0.02, 0.1, 0.3, 1.0, 1.0, 11.0]))
     def time_passes(self, seconds: float) -> None:
         """The driver arms one timer, so none that is due is passed over."""
         until = self.now + seconds

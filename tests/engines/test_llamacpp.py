@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -257,10 +258,10 @@ class TestLeases:
         first.cancel()
         assert first.step() == over
         second = slot.generate(Prompt(PARIS, 9), CONTEXT)
-        slot.generate(Prompt(PARIS, 9), CONTEXT)
+        third = slot.generate(Prompt(PARIS, 9), CONTEXT)
         second.cancel()
         assert second.step() == over
-        assert slot.current is not None, "an old generation's cancel must not hit the new one"
+        assert third.step() != over, "an old generation's cancel must not hit the new one"
 
     def test_cancel_ends_a_running_chunk_at_its_next_token(
         self, slot: _Slot, monkeypatch: pytest.MonkeyPatch
@@ -314,6 +315,17 @@ class TestLeases:
         with pytest.raises(EngineError, match="is closed"):
             engine.open("t")
         assert text(ask(leased, ChatMessage("user", "Hi."), max_tokens=4))
+
+    def test_the_memory_goes_with_the_last_user(self, smollm2_path: Path) -> None:
+        engine = LlamaCpp(smollm2_path, slots=2, context_tokens=64)
+        leased = engine.open("s")
+        generation = leased.generate(Prompt((ChatMessage("user", "Hi."),), 4), CONTEXT)
+        generation.step()
+        runtime = weakref.ref(leased.runtime)
+        engine.close()
+        assert runtime() is not None
+        del leased, generation
+        assert runtime() is None, "a cycle would hold hundreds of megabytes"
 
 
 @pytest.mark.models

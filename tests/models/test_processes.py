@@ -97,15 +97,15 @@ def test_an_interrupted_fetch_keeps_whole_wheels_only(place: Place, stage: str, 
 
 
 def test_two_processes_fetch_a_model_once(place: Place) -> None:
-    with place.child("a", "fetch") as first, place.child("b", "never") as second:
+    with place.child("a", "fetch") as first:
         read_until(first, "stopped")
-        second_began = read_until(second, "wait")
-        assert first.stdin is not None
-        first.stdin.write("\n")
-        first.stdin.flush()
-        (first_end,) = read_until(first, "path")[-1:]
-        (second_end,) = read_until(second, "path")[-1:]
-    assert second_began == ["wait"]
+        with place.child("b", "never") as second:
+            assert read_until(second, "wait") == ["wait"]
+            assert first.stdin is not None
+            first.stdin.write("\n")
+            first.stdin.flush()
+            first_end = read_until(first, "path")[-1]
+            second_end = read_until(second, "path")[-1]
     path = place.root / "models" / "toy" / "weights.bin"
     assert first_end == f"path {path} calls toy-one,toy-two"
     assert second_end == f"path {path} calls"
@@ -114,11 +114,12 @@ def test_two_processes_fetch_a_model_once(place: Place) -> None:
 
 
 def test_a_waiting_process_takes_over_from_a_killed_one(place: Place) -> None:
-    with place.child("a", "unpack") as first, place.child("b", "never") as second:
+    with place.child("a", "unpack") as first:
         read_until(first, "stopped")
-        read_until(second, "wait")
-        first.send_signal(signal.SIGKILL)
-        (end,) = read_until(second, "path")[-1:]
+        with place.child("b", "never") as second:
+            read_until(second, "wait")
+            first.send_signal(signal.SIGKILL)
+            end = read_until(second, "path")[-1]
     # the first one's wheels were whole
     assert end == f"path {place.root / 'models' / 'toy' / 'weights.bin'} calls"
     assert place.partial() == []

@@ -160,9 +160,11 @@ class Playout:
         said: list[str] = []
         for clause in self._clauses:
             end = self._ready if clause.end is None else clause.end
-            if heard >= end > clause.start:
+            if heard <= clause.start:
+                break
+            if heard >= end:
                 said.append(clause.text)
-            elif heard > clause.start:
+            else:
                 words = clause.text.split()
                 share = (heard - clause.start) / (end - clause.start)
                 said.append(" ".join(words[: int(share * len(words))]))

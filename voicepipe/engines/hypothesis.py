@@ -139,6 +139,13 @@ def word_ends(text: str) -> list[int]:
     return [found.end() for found in _PIECE.finditer(blanked) if found.group().strip()]
 
 
+def with_space(words: Sequence[str]) -> list[str]:
+    """The same words, the first of them fit to follow others."""
+    if not words or words[0][:1].isspace() or re.match(f"[{_UNSPACED}]", words[0]):
+        return list(words)
+    return [f" {words[0]}", *words[1:]]
+
+
 def join_words(words: Sequence[str]) -> str:
     return "".join(words).strip()
 

@@ -210,7 +210,8 @@ class _Slot:
         self.runtime = runtime
         self.sequence = sequence
         self.computed: list[int] = []
-        self.current: _Generation | None = None
+        self.serial = 0
+        """Number of the generation that may compute. None has it after a cancel or a close."""
         self._sampling = sampling
         self._free: list[int] | None = free
         self._anchor: tuple[int, ChatMessage] | None = None
@@ -220,12 +221,12 @@ class _Slot:
             raise EngineError("the slot was given back")
         if prompt.max_tokens < 1:
             raise EngineError("max_tokens must be at least 1")
-        self.current = _Generation(self, prompt, self._sampling.sampler())
-        return self.current
+        self.serial += 1
+        return _Generation(self, prompt, self._sampling.sampler())
 
     def close(self) -> None:
         if self._free is not None:
-            self.current = None  # a chunk still on its way to the device will find that it is over
+            self.serial += 1  # a chunk still on its way to the device will find that it is over
             self._free.append(self.sequence)
             self._free = None
 
@@ -293,6 +294,7 @@ class _Generation:
 
     def __init__(self, slot: _Slot, prompt: Prompt, sampler: Any) -> None:
         self._slot = slot
+        self._serial = slot.serial
         self._prompt: Prompt | None = prompt
         self._pending: list[int] = []
         self._sampler = sampler
@@ -311,12 +313,12 @@ class _Generation:
 
     def cancel(self) -> None:
         """A running chunk ends at its next token."""
-        if self._slot.current is self:
-            self._slot.current = None
+        if not self._over:
+            self._slot.serial += 1
 
     @property
     def _over(self) -> bool:
-        return self._slot.current is not self
+        return self._slot.serial != self._serial
 
     def _prefill(self) -> LlmStep:
         size = self._slot.runtime.limits.prefill

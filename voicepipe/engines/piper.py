@@ -43,7 +43,7 @@ class Pacing:
     """How much is done in one step. One frame of a 22,050 Hz voice is 11.6 ms of audio.
 
     With two threads the decoder takes about 0.32 ms per frame, context included, and the front end
-    8 ms and 0.65 ms per phoneme; with one thread 0.57 ms, and 10 ms and 1 ms per phoneme (voice joe,
+    10 ms and 0.55 ms per phoneme; with one thread 0.57 ms, and 10 ms and 0.9 ms per phoneme (voice joe,
     medium, on two x86-64 cores).
     """
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from voicepipe.engines.hypothesis import ends_sentence, join_words, normalise_all
+from voicepipe.engines.hypothesis import ends_sentence, join_words, normalise_all, with_space
 
 ANCHOR_WORDS = 3
 """How many words at the cut edge of the window tell remains of released words from new ones."""
@@ -150,20 +150,21 @@ class Utterance:
         known = normalise_all(self._committed)
         return list(words[match_length(known, normalise_all(words)) :])
 
-    def _mended(self, words: Sequence[str]) -> list[str]:
+    def _mended(self, hypothesis: Sequence[str]) -> list[str]:
         """Undo what the cut did to the first word: remains of a released word in front of the anchor go, a
         first word that got lost comes back. Whole words are compared, and only with what was heard in the same
         audio before, so no word of the speaker's can be eaten."""
+        words = with_space(hypothesis)
         anchor, heard = self._anchor, normalise_all(words)
         if len(anchor) < 2 or heard[: len(anchor)] == anchor:
-            return list(words)
+            return words
         for offset in (1, 2):
             if heard[offset : offset + len(anchor)] == anchor:
-                return list(words[offset:])
+                return words[offset:]
         if heard[: len(anchor) - 1] == anchor[1:]:
             first = [*self._committed, *self._tentative][:1]
             return [*first, *words]
-        return list(words)
+        return words
 
 
 def forced_points(words: Sequence[TimedWord], window_s: float) -> list[int]:

@@ -28,7 +28,7 @@ TAIL_S = 0.6
 """Zeros behind the audio: the shortest of 0.3 to 1.0 s that cost no accuracy."""
 RETRY_TAIL_S = 2.0
 """Second attempt at a final that looped."""
-SENTENCE_WINDOW_S = 4.0
+SENTENCE_WINDOW_S = 6.0
 """From here on a window is cut behind a stable sentence, because every token of it is decoded again by the
 final that the speaker waits for."""
 LONG_WINDOW_S = 8.0
@@ -168,7 +168,8 @@ class WindowedStream(Generic[StatesT]):
         if not any_word and not (length_s >= SENTENCE_WINDOW_S and self._utterance.wants_cut()):
             return
         words = self._recogniser.timed_words(heard, audio)
-        count = best_point(words, self._utterance.cut_points(words), any_word=any_word)
+        points = self._utterance.cut_points(words)
+        count = best_point(words, points, audio if any_word else None)
         if count == 0 and full:
             count = max(forced_points(words, length_s), default=0)
         samples = quietest(audio, words[count - 1].end_s) if count else 0
@@ -202,11 +203,20 @@ def loudest_rms(audio: Samples) -> float:
     return float(np.sqrt(np.mean(blocks**2, axis=1).max(initial=0.0)))
 
 
-def best_point(words: Sequence[TimedWord], points: Sequence[int], *, any_word: bool) -> int:
-    """After how many words to cut: behind the last stable sentence, else behind the last stable word if
-    `any_word`, else 0 (nowhere)."""
+def best_point(words: Sequence[TimedWord], points: Sequence[int], audio: Samples | None) -> int:
+    """After how many words to cut: behind the last stable sentence; else, where `audio` is given, at the
+    quietest of the stable words' ends; else 0 (nowhere)."""
     sentences = [count for count in points if ends_sentence(words[count - 1].text)]
-    return max(sentences or (points if any_word else ()), default=0)
+    if sentences or audio is None:
+        return max(sentences, default=0)
+    return min(points, key=lambda count: loudness_at_cut(audio, words[count - 1].end_s), default=0)
+
+
+def loudness_at_cut(audio: Samples, end_s: float) -> float:
+    """Power of the 100 ms around the place where a cut behind this word would fall."""
+    centre = quietest(audio, end_s)
+    around = audio[max(0, centre - _BLOCK_SAMPLES // 2) : centre + _BLOCK_SAMPLES // 2]
+    return float(np.mean(around**2)) if len(around) else 0.0
 
 
 def quietest(audio: Samples, near_s: float) -> int:
@@ -214,7 +224,7 @@ def quietest(audio: Samples, near_s: float) -> int:
     tends to be late, because the aligner gives the pause after a word to it."""
     begin = max(0, int((near_s - _CUT_BEFORE_S) * SAMPLE_RATE_HZ))
     end = min(len(audio), int((near_s + _CUT_BEHIND_S) * SAMPLE_RATE_HZ))
-    energy = np.convolve(audio[begin:end] ** 2, np.ones(_CUT_BLOCK_SAMPLES), mode="valid")
-    if len(energy) == 0:
+    if end - begin < _CUT_BLOCK_SAMPLES:
         return begin
+    energy = np.convolve(audio[begin:end] ** 2, np.ones(_CUT_BLOCK_SAMPLES), mode="valid")
     return begin + int(np.argmin(energy)) + _CUT_BLOCK_SAMPLES // 2

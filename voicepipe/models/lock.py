@@ -26,17 +26,22 @@ def exclusive(path: Path, on_wait: Callable[[], None]) -> Iterator[bool]:
     """
     if sys.platform == "win32":
         yield False
-        return
-    with path.open("a") as handle:
+    else:
+        with path.open("a") as handle:
+            yield _lock(handle.fileno(), on_wait)
+
+
+if sys.platform != "win32":
+
+    def _lock(descriptor: int, on_wait: Callable[[], None]) -> bool:
+        """Wait for the lock; it goes with the descriptor. False where there are none."""
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held = True
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             on_wait()
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            held = True
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
-            held = False
-        yield held
+            return False
+        return True
