@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from faster_whisper import WhisperModel
+from numpy.typing import NDArray
 from wer import Wer, corpus_wer
 
 from voicepipe.audio import read_wav, resample
@@ -84,11 +85,11 @@ def load(path: Path) -> Samples:
     return resample(samples, rate_hz, RATE_HZ)
 
 
-def voiced(samples: Samples) -> np.ndarray:
+def voiced(samples: Samples) -> NDArray[np.bool_]:
     """Per 10 ms: louder than 33 dB below the loudest. Good enough for clean recordings."""
     frames = samples[: len(samples) // FRAME_SAMPLES * FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES)
     power = np.mean(frames**2, axis=1)
-    return power > power.max(initial=0.0) * 10**-3.3
+    return np.asarray(power > power.max(initial=0.0) * 10**-3.3)
 
 
 def phrases(samples: Samples) -> list[Samples]:
@@ -175,14 +176,13 @@ def row(name: str, length_s: float, run: Run, whole_s: float, streamed: Wer, who
     partial_ms = 1e3 * float(np.median(run.partial_s)) if run.partial_s else 0.0
     most_ms = 1e3 * max(run.partial_s, default=0.0)
     return (
-        f"{name:18} {length_s:6.1f} {whole.words:5} {streamed.errors:6} {whole.errors:6} {partial_ms:8.0f} "
+        f"{name:18} {length_s:6.1f} {whole.words:5} {streamed.errors:6} {whole.errors:7} {partial_ms:8.0f} "
         f"{most_ms:8.0f} {1e3 * run.final_s:8.0f} {1e3 * whole_s:8.0f}  {','.join(run.rejected)}"
     )
 
 
-HEAD = f"""\
-{"clip":18} {"s":>6} {"words":>5} {"stream":>6} {"30s":>6} {"partial":>8} {"max":>8} {"final":>8} {"30s":>8}  guards
-{"":31} {"errors":>6} {"errors":>6} {"ms":>8} {"ms":>8} {"ms":>8} {"ms":>8}"""
+TITLES = ("clip", "s", "words", "errors", "30s err", "partial", "max", "final", "30s ms")
+HEAD = "{:18} {:>6} {:>5} {:>6} {:>7} {:>8} {:>8} {:>8} {:>8}  guards".format(*TITLES)
 
 
 def main() -> None:

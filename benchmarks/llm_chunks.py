@@ -2,9 +2,10 @@
 
 The prompt has about 60 tokens. "cold": an empty slot. "warm": all but the user's last words (about 12 tokens,
 the end of the user's turn included) are in the slot already, as they are when a conversation goes on. "equal":
-the whole prompt is there, as after a right guess. Memory is the peak of a fresh process that has made the
-engine and used every slot once. Memory is read on Linux only. Run it on an otherwise idle machine: llama.cpp's threads spin, and one busy
-neighbour makes every figure worthless.
+the whole prompt is there, as after a right guess. Memory (on Linux) is the peak of a fresh process that has
+made the engine and used every slot once.
+
+Run it on an otherwise idle machine: llama.cpp's threads spin, and one busy neighbour spoils every figure.
 """
 
 from __future__ import annotations

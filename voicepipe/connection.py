@@ -6,6 +6,7 @@ The server adapts a websocket to it, tests and embedders use the in-memory pair.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -48,19 +49,44 @@ class Connection(Protocol):
         ...
 
 
+class _Pipe:
+    """One direction of an in-memory pair: bounded, in order, with an end."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._messages: deque[str | bytes] = deque()
+        self._end: tuple[int, str] | None = None
+        self._moved = asyncio.Condition()
+
+    async def put(self, data: str | bytes) -> None:
+        async with self._moved:
+            await self._moved.wait_for(lambda: self._end or len(self._messages) < self._capacity)
+            if self._end is not None:
+                raise ConnectionClosed(*self._end)
+            self._messages.append(data)
+            self._moved.notify_all()
+
+    async def get(self) -> str | bytes:
+        async with self._moved:
+            await self._moved.wait_for(lambda: self._end or self._messages)
+            if not self._messages:
+                assert self._end is not None
+                raise ConnectionClosed(*self._end)
+            self._moved.notify_all()
+            return self._messages.popleft()
+
+    async def end(self, code: int, reason: str) -> None:
+        async with self._moved:
+            self._end = self._end or (code, reason)
+            self._moved.notify_all()
+
+
 class MemoryConnection:
     """One end of an in-memory pair; `pair()` makes both. Each direction holds `capacity` messages."""
 
-    def __init__(
-        self,
-        inbox: asyncio.Queue[str | bytes | ConnectionClosed],
-        outbox: asyncio.Queue[str | bytes | ConnectionClosed],
-        *,
-        query: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, inbox: _Pipe, outbox: _Pipe, query: Mapping[str, str] | None) -> None:
         self._inbox = inbox
         self._outbox = outbox
-        self._closed: ConnectionClosed | None = None
         self.headers: Mapping[str, str] = {}
         self.query: Mapping[str, str] = query or {}
         self.peer = "memory"
@@ -70,35 +96,15 @@ class MemoryConnection:
         cls, *, capacity: int = 64, query: Mapping[str, str] | None = None
     ) -> tuple[MemoryConnection, MemoryConnection]:
         """(server end, client end)."""
-        up: asyncio.Queue[str | bytes | ConnectionClosed] = asyncio.Queue(capacity)
-        down: asyncio.Queue[str | bytes | ConnectionClosed] = asyncio.Queue(capacity)
-        server, client = cls(up, down, query=query), cls(down, up, query=query)
-        server._peer_end, client._peer_end = client, server
-        return server, client
-
-    _peer_end: MemoryConnection
+        up, down = _Pipe(capacity), _Pipe(capacity)
+        return cls(up, down, query), cls(down, up, query)
 
     async def recv(self) -> str | bytes:
-        if self._closed is not None and self._inbox.empty():
-            raise self._closed
-        item = await self._inbox.get()
-        if isinstance(item, ConnectionClosed):
-            self._closed = item
-            raise item
-        return item
+        return await self._inbox.get()
 
     async def send(self, data: str | bytes) -> None:
-        if self._closed is not None:
-            raise self._closed
         await self._outbox.put(data)
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        if self._closed is not None:
-            return
-        closed = ConnectionClosed(code, reason)
-        self._closed = closed
-        self._peer_end._closed = self._peer_end._closed or closed
-        for queue in (self._outbox, self._inbox):  # wake whoever waits on either end
-            if queue.full():
-                queue.get_nowait()
-            queue.put_nowait(closed)
+        await self._outbox.end(code, reason)
+        await self._inbox.end(code, reason)

@@ -86,6 +86,7 @@ class Device:
         self._threads: dict[str, ThreadPoolExecutor] = {}
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
+        """Those that await their chunk, and can be cancelled."""
 
     async def __aenter__(self) -> Device:
         self._loop = asyncio.get_running_loop()
@@ -105,12 +106,14 @@ class Device:
         """What waits is dropped; what is awaited is cancelled; a blocking chunk is waited for. An error of the
         block passes through as it is."""
         for session in {work_session for work_session, _ in self._jobs}:
-            self.leave(session, lambda: None)
+            self.leave(session, self._leaving.get(session, lambda: None))
         for task in self._tasks:
             task.cancel()
         try:
             await self._group.__aexit__(None, None, None)
         finally:
+            for session in list(self._leaving):  # whose chunk was cancelled before its first step
+                self._leaving.pop(session)()
             for pool in self._threads.values():
                 pool.shutdown(wait=True, cancel_futures=True)
 
@@ -150,13 +153,18 @@ class Device:
                 case Run(work, lane):
                     self._running[work.session] = self._running.get(work.session, 0) + 1
                     task = self._group.create_task(self._run(work, lane), name=f"{work.kind}@{lane}")
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
+                    if not self._jobs[work.key].blocking:
+                        self._tasks.add(task)
+                        task.add_done_callback(self._tasks.discard)
                 case Discard(work):
                     self._jobs.pop(work.key).answer(Dropped(work))
                 case Reject(work):
-                    error = EngineBusy(f"too much work waits for the {work.kind.stage} stage")
-                    self._jobs.pop(work.key).answer(Failed(work, error))
+                    # Not at once: whoever submits is in the middle of carrying out its commands.
+                    self._loop.call_soon(self._reject, work)
+
+    def _reject(self, work: Work) -> None:
+        error = EngineBusy(f"too much work waits for the {work.kind.stage} stage")
+        self._jobs.pop(work.key).answer(Failed(work, error))
 
     async def _run(self, work: Work, lane: str) -> None:
         outcome: Outcome = Dropped(work)

@@ -15,8 +15,9 @@ from typing import Any
 from voicepipe.audio import Samples
 from voicepipe.core.endpoint import RATE_HZ, Endpointer
 from voicepipe.core.events import EndpointEvent, Silence, SoftEnd, Voiced, Work, WorkClass, WorkKind
-from voicepipe.device import Device, Done, Outcome
+from voicepipe.device import Device, Done, Failed, Outcome
 from voicepipe.engines.base import Vad
+from voicepipe.errors import EngineTimeout
 from voicepipe.ingest import AudioRing, Ingest
 
 MAX_FRAMES = 16
@@ -40,10 +41,13 @@ class Ears:
         serial: Iterator[int],
         *,
         heard: Heard,
+        deaf: Callable[[str], None],
         guarded: Callable[[Callable[[], None]], None],
         clock: Callable[[], float],
+        timeout_s: float,
     ) -> None:
-        """`guarded` runs a callback of ours and keeps its faults in the session."""
+        """`deaf` is told the code of an error, where the Vad fails or has not answered for `timeout_s`.
+        `guarded` runs a callback of ours and keeps its faults in the session."""
         self.ingest = ingest
         self.ring = AudioRing()
         self.passed_over_frames = 0
@@ -53,12 +57,16 @@ class Ears:
         self._device = device
         self._serial = serial
         self._heard = heard
+        self._deaf = deaf
         self._guarded = guarded
         self._clock = clock
+        self._timeout_s = timeout_s
         self._endpointer = Endpointer()
         self._next_frame = 0
         self._frames: deque[tuple[int, Samples]] = deque()
         self._busy = False
+        self._overdue_at: float | None = None
+        """When a chunk that is at the device has taken too long; None where that has been told."""
         self._arrived = clock()
         self._fed_to = self._arrived
         """Up to when media time has been advanced, by sound or by `on_timer`."""
@@ -70,15 +78,22 @@ class Ears:
         self._append(samples)
 
     def next_deadline(self) -> float | None:
-        """When sound is missing, in the middle of speech or of a pause that is being measured."""
-        return self._fed_to + STARVED_S if self._endpointer.snapshot().listening else None
+        deadlines = [d for d in (self._starved_at(), self._overdue_at) if d is not None]
+        return min(deadlines, default=None)
 
     def on_timer(self) -> None:
-        deadline = self.next_deadline()
         now = self._clock()
-        if deadline is not None and now >= deadline:
+        starved_at = self._starved_at()
+        if starved_at is not None and now >= starved_at:
             missing_s, self._fed_to = now - self._fed_to, now
             self._append(self.ingest.stall(round(missing_s * self.ingest.rate_hz)))
+        if self._overdue_at is not None and now >= self._overdue_at:
+            self._overdue_at = None
+            self._deaf(EngineTimeout.code)
+
+    def _starved_at(self) -> float | None:
+        """When sound is missing, in the middle of speech or of a pause that is being measured."""
+        return self._fed_to + STARVED_S if self._endpointer.snapshot().listening else None
 
     def _append(self, samples: Samples) -> None:
         self.ring.append(samples)
@@ -95,6 +110,7 @@ class Ears:
         if self._busy or not self._frames:
             return
         self._busy = True
+        self._overdue_at = self._clock() + self._timeout_s
         batch = [self._frames.popleft() for _ in range(min(MAX_FRAMES, len(self._frames)))]
         work = Work(next(self._serial), self._session, 0, 0, 0, WorkKind.HEAR, WorkClass.ASR)
         blocking = self._vad.placement == "thread"
@@ -118,8 +134,10 @@ class Ears:
         return results
 
     def _on_outcome(self, outcome: Outcome, batch: list[tuple[int, Samples]]) -> None:
-        self._busy = False
-        if isinstance(outcome, Done):
+        self._busy, self._overdue_at = False, None
+        if isinstance(outcome, Failed):
+            self._deaf(outcome.error.code)
+        elif isinstance(outcome, Done):
             now = self._clock()
             for (start, frame), probability in zip(batch, outcome.result, strict=True):
                 for event in self._endpointer.on_frame(probability, start, len(frame)):

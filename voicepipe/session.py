@@ -107,9 +107,10 @@ async def _serve(connection: Connection, services: Services, ident: str) -> tupl
 async def _tell(connection: Connection, services: Services, exc: VoicepipeError) -> None:
     services.observer.client_error(exc.code)
     try:
-        await connection.send(encode_server(_error(exc)))
-    except ConnectionClosed:
-        log.debug("the client went before it could be told %s", exc.code)
+        async with asyncio.timeout(services.config.limits.send_timeout_s):
+            await connection.send(encode_server(_error(exc)))
+    except (ConnectionClosed, TimeoutError):
+        log.debug("the client could not be told %s", exc.code)
 
 
 def _error(exc: VoicepipeError) -> wire.Error:
@@ -161,8 +162,10 @@ class Session:
             services.device,
             serial,
             heard=lambda event, when, now: self._pump(self._turns.on_endpoint(event, when, now)),
+            deaf=lambda code: self._pump(self._turns.on_deaf(code, self._clock())),
             guarded=self._guarded,
             clock=self._clock,
+            timeout_s=services.config.limits.engine_timeout_s,
         )
         self._jobs = Jobs(ident, services.engines, self._ears.ring, start.output_rate)
         settings = _turn_settings(services.config, start, budget_ms, self._jobs.output_rate)

@@ -28,19 +28,22 @@ class Fault extends Error {}
 // --- one session: everything from Start to Stop ---------------------------------------------------
 
 class Session {
-  constructor(token) {
+  constructor({ microphone = true, say = null }, token) {
+    this.microphone = microphone;
+    this.say = say; // typed before there was a session
     this.token = token;
     this.over = false;
     this.ready = null; // its session.ready
     this.refused = null;
     this.error = null; // the server's last word on what is wrong
+    this.draining = false;
     this.received = { epoch: 0, samples: 0 };
   }
 
-  async open(withMicrophone) {
+  async open() {
     this.context = newContext();
-    if (withMicrophone) this.stream = await openMicrophone();
-    const capture = withMicrophone && (await this.node("capture"));
+    if (this.microphone) this.stream = await openMicrophone();
+    const capture = this.microphone && (await this.node("capture"));
     this.player = await this.node("playback"); // undefined on an insecure page: replies are then read, not heard
     if (this.over) return this.release();
     await this.context.resume();
@@ -52,6 +55,7 @@ class Session {
     await this.context.audioWorklet.addModule(`${name}-worklet.js`);
     const mono = { channelCount: 1, channelCountMode: "explicit", outputChannelCount: [1] };
     const node = new AudioWorkletNode(this.context, name, mono);
+    node.onprocessorerror = () => notify(`The audio thread failed (${name}).`);
     node.connect(this.context.destination); // the capture's output is silence, but what leads nowhere is not run
     return node;
   }
@@ -114,7 +118,7 @@ class Session {
     if (this.over) return;
     this.send({ type: "playback", epoch, played_samples: heard });
     this.play({ latency: this.context.outputLatency || this.context.baseLatency || 0 });
-    Object.assign(counters, seen, { peak: Math.max(counters.peak, seen.peak), reports: counters.reports + 1 });
+    Object.assign(counters, seen, { reports: counters.reports + 1 });
     onHeard(epoch, heard);
   }
 
@@ -156,8 +160,7 @@ async function openMicrophone() {
 
 // --- the page -------------------------------------------------------------------------------------
 
-let session = null;
-let withMicrophone = true;
+let session = null; // the present one, or the last
 let turns = new Map(); // of this session: number -> what is on the page of it
 let unheard = []; // reply texts whose sound has not been reached: {turn, epoch, offset, text}
 let countdown = 0;
@@ -166,34 +169,28 @@ let countdown = 0;
 const counters = { sent_frames: 0, reports: 0, rate_hz: 0, peak: 0, played: 0, dropped: 0, underruns: 0 };
 window.voicepipe = counters;
 
-async function start({ microphone = true, say = null } = {}) {
+async function start(wish) {
   quiet();
-  [turns, unheard, withMicrophone] = [new Map(), [], microphone];
-  const mine = (session = new Session(element("token").value.trim()));
-  mine.say = say;
+  [turns, unheard] = [new Map(), []];
+  const mine = (session = new Session(wish, element("token").value.trim()));
   show("connecting", "Connecting");
   try {
-    await mine.open(microphone);
+    await mine.open();
   } catch (error) {
+    if (mine.over) return; // stopped while it was opened
     mine.release();
-    if (session === mine) finish(error instanceof Fault ? error.message : `This did not work: ${error.message}`);
+    finish(error instanceof Fault ? error.message : `This did not work: ${error.message}`);
   }
-}
-
-function stop() {
-  session.end();
-  finish();
 }
 
 /** Back to rest; with a notice, one may try again. */
 function finish(text = null, retryMs = null) {
-  session = null;
   show("idle", "Off");
   element("talk").style.removeProperty("--level");
   if (text !== null) notify(text, { retry: true, retryMs });
 }
 
-function show(state, status) {
+function show(state, status = session.microphone ? "Listening" : "Connected, without a microphone") {
   document.body.dataset.state = state;
   element("status").textContent = status;
   element("talk").textContent = state === "idle" ? "Start" : "Stop";
@@ -221,20 +218,24 @@ function quiet() {
   element("notice").hidden = true;
 }
 
+/** Read out by screen readers; on the page it stands already. */
 function announce(text) {
-  const line = document.createElement("p");
-  line.textContent = text;
-  element("announcer").append(line);
+  add(element("announcer"), "p", { textContent: text });
   if (element("announcer").childElementCount > 8) element("announcer").firstElementChild.remove();
 }
 
 async function onClosed(of, event) {
   if (of.over) return;
   of.release();
-  if (of.refused) finish(REFUSALS[of.refused.reason] ?? `Refused: ${of.refused.reason}.`, of.refused.retry_after_ms);
-  else if (!of.ready && event.code === 1006) finish(await whyNotOpened());
-  else if (event.code === 1012 || event.code === 1001) finish("The server has shut down, or restarts.");
-  else finish(of.error ?? `The connection was lost (${event.code}${event.reason && `: ${event.reason}`}).`);
+  const text = await whyClosed(of, event);
+  if (session === of) finish(text, of.refused?.retry_after_ms);
+}
+
+async function whyClosed({ refused, ready, error }, { code, reason }) {
+  if (refused) return REFUSALS[refused.reason] ?? `Refused: ${refused.reason}.`;
+  if (!ready && code === 1006) return whyNotOpened();
+  if (code === 1012 || code === 1001) return "The server has shut down, or restarts.";
+  return error ?? `The connection was lost (${code}${reason && `: ${reason}`}).`;
 }
 
 /** A browser is not told why a socket did not open: ask the server how it is. */
@@ -254,14 +255,8 @@ async function whyNotOpened() {
 function onMessage(of, message) {
   const turn = message.turn && turnOf(message.turn);
   switch (message.type) {
-    case "session.ready": {
-      const { budget_ms, achievable_ms } = message;
-      const needed = achievable_ms === null ? "" : `; this server needs about ${ms(achievable_ms)} at rest`;
-      element("facts").textContent = `${ms(budget_ms)} from your last word to the answer${needed}`;
-      show("live", withMicrophone ? "Listening" : "Connected, without a microphone");
-      if (of.say) of.send({ type: "input.text", text: of.say });
-      break;
-    }
+    case "session.ready":
+      return onReady(of, message);
     case "waiting":
       return show("connecting", `Waiting for a place: number ${message.position}`);
     case "speech.started":
@@ -272,27 +267,34 @@ function onMessage(of, message) {
       hear(turn, message.text, "");
       return announce(`You: ${message.text}`);
     case "turn.committed":
-      quiet();
+      if (!of.draining) quiet();
       return show("live", "Answering");
     case "turn.reopened":
-      takeBack(turn);
+      unheard = [];
+      turn.reply.textContent = "";
       return show("live", "Hearing you");
     case "reply.text":
       unheard.push({ turn, epoch: message.epoch, offset: message.offset_samples, text: message.text });
-      if (!of.player) onHeard(message.epoch, Infinity);
-      break;
+      return of.player || onHeard(message.epoch, Infinity);
     case "reply.interrupted":
       unheard = [];
-      turn.item.classList.add("cut");
-      break;
+      return turn.item.classList.add("cut");
     case "turn.ended":
-      onEnded(of, turn, message);
-      break;
+      return onEnded(of, turn, message);
     case "error":
       return notify(message.message);
     case "draining":
+      of.draining = true;
       return notify(`The server shuts down in ${Math.ceil(message.deadline_ms / 1000)} s; this turn can still end.`);
   }
+}
+
+function onReady(of, { budget_ms, achievable_ms }) {
+  const needed = achievable_ms === null ? "" : `; this server needs about ${ms(achievable_ms)} at rest`;
+  element("facts").textContent = `${ms(budget_ms)} from your last word to the answer${needed}`;
+  show("live");
+  if (of.say) of.send({ type: "input.text", text: of.say });
+  of.say = null;
 }
 
 /** The reply of `epoch` has sounded up to `heard` samples: show the words that have begun. */
@@ -310,7 +312,7 @@ function onEnded(of, turn, message) {
   for (const text of unheard.filter((text) => text.turn === turn)) onHeard(text.epoch, Infinity);
   if (message.verdict === "empty") turn.item.classList.add("empty");
   report(turn, message, of.ready.budget_ms);
-  show("live", withMicrophone ? "Listening" : "Connected, without a microphone");
+  show("live");
 }
 
 function turnOf(number) {
@@ -330,52 +332,33 @@ function hear(turn, stable, tentative) {
   turn.tentative.textContent = stable && tentative ? ` ${tentative}` : tentative;
 }
 
-function takeBack(turn) {
-  unheard = unheard.filter((text) => text.turn !== turn);
-  turn.reply.textContent = "";
-}
-
-/** Verdict, felt estimate against the budget, and the stages as one bar. */
-function report(turn, { verdict, felt_estimate_ms, stages, speculation, blame }, budgetMs) {
-  turn.item.dataset.verdict = verdict;
-  turn.part("verdict").textContent = verdict;
-  turn.part("felt").textContent =
-    felt_estimate_ms === null ? "no answer was heard" : `about ${ms(felt_estimate_ms)} of ${ms(budgetMs)}`;
-  const spans = STAGES.map((name) => [name, stages[name].wait_ms, stages[name].service_ms]);
-  const total = spans.reduce((sum, [, wait, service]) => sum + wait + service, 0);
-  const notes = [];
-  if (speculation.hit) notes.push(`${ms(speculation.saved_ms)} of work done ahead`);
-  if (blame) notes.push(`over: ${blame.stage} (${blame.kind}) by ${ms(blame.ms)}`);
-  const used = spans.filter(([, wait, service]) => wait + service > 0);
-  turn.part("stages").append(
-    ...used.map(([name, wait, service]) => labelled("li", `${name} ${ms(wait + service)}`, name)),
-    ...notes.map((note) => labelled("li", note)),
-  );
+/** Verdict, felt estimate against the budget, and the stages as one bar: waiting light, work dark. */
+function report({ item, part }, { verdict, felt_estimate_ms: felt, stages, speculation, blame }, budgetMs) {
+  item.dataset.verdict = verdict;
+  part("verdict").textContent = verdict;
+  part("felt").textContent = felt === null ? "no answer was heard" : `about ${ms(Math.ceil(felt))} of ${ms(budgetMs)}`;
+  const spans = STAGES.map((name) => ({ name, wait: stages[name].wait_ms, work: stages[name].service_ms }));
+  const total = spans.reduce((sum, { wait, work }) => sum + wait + work, 0);
   const scale = 100 / (1.02 * Math.max(total, budgetMs));
-  const pieces = used.flatMap(([name, wait, service]) => [
-    piece(name, "wait", scale * wait),
-    piece(name, "service", scale * service),
-  ]);
-  const mark = document.createElement("i");
-  mark.style.left = `${scale * budgetMs}%`;
-  turn.part("bar").append(...pieces, mark);
-  turn.part("bar").setAttribute("aria-label", `${ms(total)} in stages, budget ${ms(budgetMs)}`);
-  turn.part("bar").hidden = !used.length;
-  turn.part("ledger").hidden = false;
+  for (const { name, wait, work } of spans.filter(({ wait, work }) => wait + work > 0)) {
+    add(part("bar"), "span", { className: "wait" }, name).style.width = `${scale * wait}%`;
+    add(part("bar"), "span", { className: "work" }, name).style.width = `${scale * work}%`;
+    const title = `${ms(wait)} waiting, ${ms(work)} at work`;
+    add(part("stages"), "li", { textContent: `${name} ${ms(wait + work)}`, title }, name);
+  }
+  const missed = blame && `blamed on ${blame.stage} (${blame.kind}), ${ms(blame.ms)} over`;
+  const ahead = speculation.hit && `${ms(speculation.saved_ms)} of work done ahead`;
+  for (const note of [missed, ahead].filter(Boolean)) add(part("stages"), "li", { textContent: note });
+  add(part("bar"), "i", { title: "budget" }).style.left = `${scale * budgetMs}%`;
+  part("bar").setAttribute("aria-label", `${ms(total)} in stages, budget ${ms(budgetMs)}`);
+  part("bar").hidden = total === 0;
+  part("ledger").hidden = false;
 }
 
-function labelled(tag, text, stage = "") {
-  const node = document.createElement(tag);
-  node.textContent = text;
+function add(parent, tag, properties, stage = "") {
+  const node = Object.assign(document.createElement(tag), properties);
   node.dataset.stage = stage;
-  return node;
-}
-
-function piece(stage, kind, percent) {
-  const node = document.createElement("span");
-  node.dataset.stage = stage;
-  node.className = kind;
-  node.style.width = `${percent}%`;
+  parent.append(node);
   return node;
 }
 
@@ -383,14 +366,21 @@ const ms = (value) => `${Math.round(value)} ms`;
 
 // --- hands ----------------------------------------------------------------------------------------
 
-element("talk").onclick = () => (session ? stop() : start());
-element("retry").onclick = () => start({ microphone: withMicrophone, say: null });
+element("talk").onclick = () => {
+  if (document.body.dataset.state === "idle") return start({});
+  session.end();
+  finish();
+};
+element("retry").onclick = () => {
+  element("talk").focus(); // the button that had the focus goes away
+  start(session);
+};
 element("type").onsubmit = (event) => {
   event.preventDefault();
+  const { state } = document.body.dataset;
   const text = element("text").value.trim();
-  if (!text) return;
-  if (session?.ready) session.send({ type: "input.text", text });
-  else if (!session) start({ microphone: false, say: text });
-  else return; // still connecting: the words stay in the field
+  if (!text || state === "connecting") return; // the words stay in the field
+  if (state === "live") session.send({ type: "input.text", text });
+  else start({ microphone: false, say: text });
   element("text").value = "";
 };

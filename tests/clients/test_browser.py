@@ -24,6 +24,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from voicepipe.app import Serving, serving
 from voicepipe.config import Config, EnginesConfig, LimitsConfig, ScriptedConfig
+from voicepipe.engines.scripted import SECONDS_PER_WORD
 from voicepipe.engines.table import load
 from voicepipe.resources import browser_dir
 from voicepipe_client import connect as talk_to
@@ -44,6 +45,7 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--no-proxy-server",
     "--remote-debugging-port=0",
     "--use-fake-device-for-media-stream",
 )
@@ -197,9 +199,12 @@ async def _drain(stderr: asyncio.StreamReader) -> None:
 
 
 @asynccontextmanager
-async def server(*, tokens: frozenset[str] = frozenset(), **scripted: Any) -> AsyncIterator[Serving]:
+async def server(
+    *, tokens: frozenset[str] = frozenset(), origins: tuple[str, ...] = (), **scripted: Any
+) -> AsyncIterator[Serving]:
     config = Config(
         port=0,
+        origins=origins,
         engines=EnginesConfig(kind="scripted", scripted=ScriptedConfig(**scripted)),
         limits=LimitsConfig(max_sessions=1, grace_s=1.0),
     )
@@ -241,6 +246,16 @@ def clean(tab: Tab, url: str) -> Iterator[None]:
 
 # --- the tests ------------------------------------------------------------------------------------
 
+REPLY = "This is a scripted reply. It has two sentences."
+STAGES = ("endpoint", "asr", "llm", "tts", "send")
+REPLY_S = 9 * SECONDS_PER_WORD
+NOTICED = "!document.querySelector('#notice').hidden"
+LIVE = "document.body.dataset.state === 'live'"
+
+
+def ended(turns: int) -> str:
+    return f"document.querySelectorAll('.turn[data-verdict]').length >= {turns}"
+
 
 async def test_a_spoken_question_is_answered_out_loud(tmp_path: Path) -> None:
     flags = microphone(tmp_path / "question.wav", (1.0, 1.5))
@@ -249,15 +264,161 @@ async def test_a_spoken_question_is_answered_out_loud(tmp_path: Path) -> None:
             await tab.go(url_of(served))
             await tab.click("#talk")
             await tab.until("document.querySelector('.tentative')?.textContent")
-            await tab.until("document.querySelector('.verdict')?.textContent")
+            await tab.until(ended(1))
             assert await tab.text(".stable") == "What is the capital of France?"
             assert await tab.text(".tentative") == ""
-            assert await tab.text(".reply") == "This is a scripted reply. It has two sentences."
-            assert re.fullmatch(r"about \d+ ms of 200 ms", await tab.text(".felt"))
-            assert "endpoint" in await tab.text(".stages")
+            assert await tab.text(".reply") == REPLY
+            spoken = await tab.value("document.querySelector('#announcer').innerText")
+            assert spoken.startswith("You: What is the capital of France?\n")
             seen = await tab.value("window.voicepipe")
-            assert seen["peak"] == pytest.approx(0.2, abs=0.02)  # the scripted voice, from the playback worklet
-            assert seen["played"] == pytest.approx(9 * 0.3 * seen["rate_hz"], abs=2)  # nine words
-            assert seen["reports"] > 20
+            assert seen["peak"] == pytest.approx(0.2, abs=0.02)  # the scripted voice, out of the worklet
+            assert seen["played"] == pytest.approx(REPLY_S * seen["rate_hz"], abs=2)
+            assert seen["reports"] >= 10 * REPLY_S - 2  # every 100 ms, rounded up to a render quantum
             await tab.click("#talk")
             assert await tab.text("#talk") == "Start"
+
+
+async def test_a_turn_shows_its_verdict_and_its_stages_against_the_budget(tmp_path: Path) -> None:
+    flags = microphone(tmp_path / "question.wav", (1.0, 1.5))
+    async with server(llm_token_ms=400.0) as served, chromium(tmp_path, *flags) as tab:
+        with clean(tab, url_of(served)):
+            await tab.go(url_of(served))
+            await tab.click("#talk")
+            await tab.until(ended(1))
+            assert await tab.text(".verdict") == "missed"
+            felt = re.fullmatch(r"about (\d+) ms of 200 ms", await tab.text(".felt"))
+            assert felt is not None and int(felt[1]) > 200
+            legend = await tab.value("[...document.querySelectorAll('.stages li')].map(li => li.textContent)")
+            total = sum(int(entry.split()[1]) for entry in legend if entry.split()[0] in STAGES)
+            assert total == pytest.approx(int(felt[1]), abs=3)  # each is rounded
+            assert any(entry.startswith("blamed on llm (service)") for entry in legend)
+            bar, drawn, mark = await tab.value(
+                "(() => { const bar = document.querySelector('.bar'), width = (e) => e.getBoundingClientRect().width;"
+                "return [width(bar), [...bar.querySelectorAll('span')].reduce((sum, e) => sum + width(e), 0),"
+                "bar.querySelector('i').offsetLeft] })()"
+            )
+            assert drawn == pytest.approx(bar / 1.02, rel=0.01)  # longer than the budget, it fills the bar
+            assert mark == pytest.approx(drawn * 200 / int(felt[1]), rel=0.02)
+
+
+async def test_speech_interrupts_the_reply_and_what_was_queued_of_it_is_dropped(tmp_path: Path) -> None:
+    flags = microphone(tmp_path / "two.wav", (1.0, 1.5), (1.8, 1.2))
+    async with server() as served, chromium(tmp_path, *flags) as tab:
+        with clean(tab, url_of(served)):
+            await tab.go(url_of(served))
+            await tab.click("#talk")
+            await tab.until("document.querySelector('.turn.cut')")
+            await tab.until("window.voicepipe.dropped > 0")
+            cut = await tab.value("window.voicepipe")
+            assert 0 < cut["played"] < REPLY_S * cut["rate_hz"] - cut["dropped"]
+            await tab.until(ended(2))
+            seen = await tab.value("window.voicepipe")
+            assert seen["played"] == pytest.approx(cut["played"] + REPLY_S * seen["rate_hz"], abs=2)
+            assert await tab.value("document.querySelectorAll('.cut').length") == 1
+
+
+async def test_a_turn_that_is_reopened_takes_its_reply_back(tmp_path: Path) -> None:
+    flags = microphone(tmp_path / "two.wav", (1.0, 1.5), (0.5, 1.2))
+    async with server() as served, chromium(tmp_path, *flags) as tab:
+        with clean(tab, url_of(served)):
+            await tab.go(url_of(served))
+            await tab.click("#talk")
+            await tab.until("window.voicepipe.dropped > 0")
+            await tab.until(ended(1))
+            assert await tab.value("document.querySelectorAll('.turn').length") == 1
+            assert await tab.text(".reply") == REPLY
+
+
+async def test_what_is_typed_is_answered_without_a_microphone_and_is_never_markup(tmp_path: Path) -> None:
+    typed = "<img src=x onerror=alert(1)> & <b>why</b>?"
+    async with server() as served, chromium(tmp_path) as tab:
+        with clean(tab, url_of(served)):
+            await tab.go(url_of(served))
+            await tab.type("#text", typed)
+            await tab.until(ended(1))
+            assert await tab.text(".stable") == typed
+            assert await tab.text(".reply") == REPLY
+            assert await tab.value("document.querySelector('main').querySelector('img, .user b')") is None
+            seen = await tab.value("window.voicepipe")
+            assert (seen["sent_frames"], seen["peak"] > 0.1) == (0, True)
+            await tab.type("#text", "Again")
+            await tab.until(ended(2))
+
+
+async def test_a_refusal_says_when_to_come_back_and_trying_again_works(tmp_path: Path) -> None:
+    flags = microphone(tmp_path / "silence.wav", (1.0, 0.0))
+    async with server() as served, chromium(tmp_path, *flags) as tab:
+        with clean(tab, url_of(served)):
+            await tab.go(url_of(served))
+            async with talk_to(f"ws://127.0.0.1:{served.server.port}", rate=16_000):
+                await tab.click("#talk")
+                await tab.until(NOTICED)
+                notice = await tab.text("#notice p")
+                assert re.fullmatch(r"Every place on this server is taken. Try again in \d+ s.", notice)
+                assert await tab.text("#talk") == "Start"
+            await tab.click("#retry")
+            await tab.until(LIVE)
+            assert not await tab.value(NOTICED)
+
+
+async def test_the_token_that_is_typed_opens_the_door(tmp_path: Path) -> None:
+    async with server(tokens=frozenset({"s3cret"})) as served, chromium(tmp_path) as tab:
+        await tab.go(url_of(served))
+        await tab.type("#text", "Hello")
+        await tab.until(NOTICED)
+        assert "it may want a token" in await tab.text("#notice")
+        await tab.value("document.querySelector('#token').value = 'two words'")
+        await tab.click("#retry")
+        await tab.until("document.querySelector('#notice').textContent.includes('characters')")
+        await tab.value("document.querySelector('#token').value = 's3cret'")
+        await tab.click("#retry")
+        await tab.until(ended(1))
+        assert await tab.text(".stable") == "Hello"  # the words of the first try
+
+
+async def test_a_server_that_goes_away_is_told_apart_from_one_that_is_not_there(tmp_path: Path) -> None:
+    flags = microphone(tmp_path / "silence.wav", (1.0, 0.0))
+    async with server() as served, chromium(tmp_path, *flags) as tab:
+        await tab.go(url_of(served))
+        await tab.click("#talk")
+        await tab.until(LIVE)
+        await served.server.stop(0.0)
+        await tab.until(NOTICED)
+        assert "has shut down" in await tab.text("#notice")
+        await tab.click("#retry")
+        await tab.until("document.querySelector('#notice').textContent.includes('does not answer')")
+
+
+async def test_a_page_that_may_not_use_the_microphone_says_so(tmp_path: Path) -> None:
+    async with server() as served, chromium(tmp_path, "--use-fake-ui-for-media-stream=deny") as tab:
+        with clean(tab, url_of(served)):
+            await tab.go(url_of(served))
+            await tab.click("#talk")
+            await tab.until(NOTICED)
+            assert "may not use the microphone" in await tab.text("#notice")
+
+
+async def test_a_machine_without_a_microphone_is_told_so(tmp_path: Path) -> None:
+    flags = ("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream=device-count=0")
+    async with server() as served, chromium(tmp_path, *flags) as tab:
+        with clean(tab, url_of(served)):
+            await tab.go(url_of(served))
+            await tab.click("#talk")
+            await tab.until(NOTICED)
+            assert "No microphone was found" in await tab.text("#notice")
+
+
+async def test_an_insecure_page_says_so_and_can_still_be_typed_into(tmp_path: Path) -> None:
+    """Plain http from another name: no microphone and no worklets; replies are read, not heard."""
+    url = "http://voicepipe.test"
+    async with server(origins=(url,)) as served:
+        flag = f"--host-resolver-rules=MAP voicepipe.test:80 127.0.0.1:{served.server.port}"
+        async with chromium(tmp_path, flag) as tab:
+            with clean(tab, url):
+                await tab.go(url)
+                await tab.click("#talk")
+                await tab.until(NOTICED)
+                assert "only to pages on https or on localhost" in await tab.text("#notice")
+                await tab.type("#text", "Hello")
+                await tab.until(ended(1))
+                assert await tab.text(".reply") == REPLY

@@ -188,7 +188,7 @@ class Conversation(RuleBasedStateMachine):
 
     # --- the client
 
-    @rule(what=st.sampled_from(["type", "create", "cancel", "commit", "line", "fail"]), data=st.data())
+    @rule(what=st.sampled_from(["type", "create", "cancel", "commit", "line", "fail", "deaf"]), data=st.data())
     def trouble(self, what: str, data: st.DataObject) -> None:
         """The less usual, kept rare so that turns get somewhere."""
         match what:
@@ -200,6 +200,8 @@ class Conversation(RuleBasedStateMachine):
                 self.take(self.turns.on_cancel(self.now))
             case "commit":
                 self.take(self.turns.on_commit_asked(self.now))
+            case "deaf":
+                self.take(self.turns.on_deaf("engine_failed", self.now))
             case "line":
                 self.turns.on_line(Line("user", "Hello there."))
             case "fail" if self.asked:

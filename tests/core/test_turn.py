@@ -879,6 +879,17 @@ def test_the_failure_of_an_old_reply_is_nobodys() -> None:
     assert talk.do(talk.turns.on_engine_failed(old, "engine_failed", 1.9)) == []
 
 
+def test_deaf_ears_fail_the_turn_that_is_being_heard() -> None:
+    """What was said in it is not known; a reply that is being given is none of their business."""
+    talk = Talk()
+    assert talk.do(talk.turns.on_deaf("engine_failed", 0.0)) == []
+    talk.speak(0.0)
+    assert talk.do(talk.turns.on_deaf("engine_failed", 0.5))[0] == TurnFailed(1, "engine_failed", Stage.ENDPOINT)
+    assert talk.verdict() is Verdict.FAILED
+    talk = Talk().until_replying()
+    assert talk.do(talk.turns.on_deaf("engine_failed", 1.3)) == []
+
+
 def test_a_hanging_final_fails_the_turn_within_the_bound() -> None:
     """Ten seconds after the last sign of life; one timer, harmless when early."""
     talk = Talk()

@@ -165,7 +165,7 @@ def test_words_before_a_long_pause_are_whole() -> None:
 
 def test_an_emptied_window_keeps_what_was_stable() -> None:
     utterance = Utterance()
-    heard(utterance, "keep this la", "keep this la la")
+    heard(utterance, "keep this", "keep this la")
     utterance.release_all()
     heard(utterance, "and this")
     assert utterance.text == "keep this and this"

@@ -236,6 +236,13 @@ class Turns:
             return self._fail(turn, code, work.kind.stage, now)
         return self._drop_reply(turn)  # begun again at the commit
 
+    def on_deaf(self, code: str, now: float) -> list[TurnCommand]:
+        """The ears have failed: what the user says in this turn is not known any more."""
+        turn = self._turn
+        if turn is None or turn.phase is not Phase.HEARING:
+            return []
+        return self._fail(turn, code, Stage.ENDPOINT, now)
+
     def on_discarded(self, work: Work) -> None:
         """It waited at the device and will not run."""
         if self._turn is not None and work.turn == self._turn.number:

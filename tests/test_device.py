@@ -1,0 +1,350 @@
+"""The owner of the lanes: every work answered once, whatever becomes of its chunk, its session or the device."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests import virtual
+from voicepipe.core.events import Timing, Work, WorkClass, WorkKind
+from voicepipe.core.scheduler import LaneSnapshot
+from voicepipe.device import Device, Done, Dropped, Failed, Outcome
+from voicepipe.errors import EngineBusy, EngineTimeout
+
+PLACEMENT = dict.fromkeys(WorkKind, "main")
+
+
+def work(ident: int, *, session: str = "a", klass: WorkClass = WorkClass.ASR, epoch: int = 1) -> Work:
+    return Work(ident, session, 1, epoch, 0, WorkKind.THINK, klass)
+
+
+def takes(seconds: float, value: Any = None) -> Callable[[], Awaitable[Any]]:
+    async def chunk() -> Any:
+        await asyncio.sleep(seconds)
+        return value
+
+    return chunk
+
+
+class Bench:
+    """A device, and all the answers that it gave with their virtual times."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.answers: list[tuple[float, Outcome]] = []
+        self.began = asyncio.get_running_loop().time()
+
+    @property
+    def now(self) -> float:
+        return round(asyncio.get_running_loop().time() - self.began, 6)
+
+    def submit(self, one: Work, call: Callable[[], Any], *, blocking: bool = False) -> None:
+        self.device.submit(
+            one, call, blocking=blocking, answer=lambda outcome: self.answers.append((self.now, outcome))
+        )
+
+    def told(self) -> list[tuple[float, str, int]]:
+        """(when, kind of outcome, work id)"""
+        return [(at, type(outcome).__name__, outcome.work.id) for at, outcome in self.answers]
+
+
+@asynccontextmanager
+async def bench(lanes: dict[str, int] | None = None, **more: Any) -> AsyncIterator[Bench]:
+    async with Device(PLACEMENT, lanes or {"main": 1}, **more) as device:
+        yield Bench(device)
+
+
+def played(story: Callable[[Bench], Awaitable[None]], **more: Any) -> Bench:
+    """Run the story on a bench in virtual time; the device is closed after it."""
+
+    async def main() -> Bench:
+        async with bench(**more) as one:
+            await story(one)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return one
+
+    return virtual.run(main())
+
+
+def test_chunks_of_a_lane_run_one_after_the_other() -> None:
+    """With their value, and with when they were queued, began and ended."""
+
+    async def story(one: Bench) -> None:
+        one.submit(work(1), takes(0.5, "x"))
+        one.submit(work(2), takes(0.25, "y"))
+        await asyncio.sleep(2)
+
+    one = played(story)
+    assert one.told() == [(0.5, "Done", 1), (0.75, "Done", 2)]
+    first, second = (outcome for _, outcome in one.answers)
+    assert isinstance(first, Done) and isinstance(second, Done)
+    assert (first.result, second.result) == ("x", "y")
+    assert second.timing.wait_s == pytest.approx(0.5)
+    assert second.timing.service_s == pytest.approx(0.25)
+
+
+def test_a_wider_lane_runs_them_side_by_side() -> None:
+    """As many as it has room for."""
+
+    async def story(one: Bench) -> None:
+        for ident in (1, 2, 3):
+            one.submit(work(ident), takes(1.0))
+        await asyncio.sleep(3)
+
+    assert played(story, lanes={"main": 2}).told() == [(1.0, "Done", 1), (1.0, "Done", 2), (2.0, "Done", 3)]
+
+
+def test_the_more_urgent_work_overtakes() -> None:
+    """What runs is not taken back."""
+
+    async def story(one: Bench) -> None:
+        one.submit(work(1), takes(1.0))
+        one.submit(work(2, klass=WorkClass.AHEAD), takes(1.0))
+        one.submit(work(3, klass=WorkClass.STARTED), takes(1.0))
+        await asyncio.sleep(5)
+
+    assert [ident for _, _, ident in played(story).told()] == [1, 3, 2]
+
+
+def test_promotion_reaches_what_waits() -> None:
+    """A commit makes its speculation urgent."""
+
+    async def story(one: Bench) -> None:
+        one.submit(work(1), takes(1.0))
+        one.submit(work(2, klass=WorkClass.ASR, epoch=0), takes(1.0))
+        one.submit(work(3, klass=WorkClass.SPECULATION, epoch=7), takes(1.0))
+        one.device.promote("a", 7)
+        await asyncio.sleep(5)
+
+    assert [ident for _, _, ident in played(story).told()] == [1, 3, 2]
+
+
+def test_what_is_retired_or_withdrawn_is_dropped_without_running() -> None:
+    """The answer comes at once; what runs goes on to its end."""
+
+    async def story(one: Bench) -> None:
+        ran: list[int] = []
+        for ident in (1, 2, 3):
+            one.submit(work(ident, epoch=ident), lambda ident=ident: ran.append(ident))
+        one.device.withdraw(work(3, epoch=3))
+        one.device.retire("a", 3, 0)
+        await asyncio.sleep(1)
+        assert ran == [1]
+
+    assert played(story).told() == [(0.0, "Dropped", 3), (0.0, "Dropped", 2), (0.0, "Done", 1)]
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_chunk_that_raises_fails_and_the_lane_goes_on(
+    blocking: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever an engine raises costs its own turn only; its text, which may hold words, stays out of the error."""
+
+    async def story(one: Bench) -> None:
+        def broken() -> None:
+            raise ValueError("secret words")
+
+        one.submit(work(1), broken, blocking=blocking)
+        one.submit(work(2), takes(0.5))
+        await asyncio.sleep(1)
+
+    one = played(story)
+    assert one.told() == [(0.0, "Failed", 1), (0.5, "Done", 2)]
+    _, failed = one.answers[0]
+    assert isinstance(failed, Failed)
+    assert failed.error.code == "engine_failed"
+    assert "ValueError" in failed.error.message and "secret" not in failed.error.message
+    assert "think chunk failed" in caplog.text
+
+
+def test_an_engines_own_error_is_passed_on_as_it_is() -> None:
+    """It has a code that the client is told."""
+
+    async def story(one: Bench) -> None:
+        async def broken() -> None:
+            raise EngineTimeout("no answer")
+
+        one.submit(work(1), broken)
+        await asyncio.sleep(1)
+
+    (_, failed), = played(story).answers
+    assert isinstance(failed, Failed) and failed.error.code == "engine_timeout"
+
+
+def test_a_chunk_that_is_cancelled_from_within_is_dropped() -> None:
+    """An engine's own cancellation frees its lane like any other end."""
+
+    async def story(one: Bench) -> None:
+        async def cancelled() -> None:
+            raise asyncio.CancelledError
+
+        one.submit(work(1), cancelled)
+        one.submit(work(2), takes(0.5))
+        await asyncio.sleep(1)
+
+    assert played(story).told() == [(0.0, "Dropped", 1), (0.5, "Done", 2)]
+
+
+def test_excess_work_is_refused_after_the_submitter_has_finished() -> None:
+    """The engine never sees it, and nobody is called back in the middle of a submission."""
+
+    async def story(one: Bench) -> None:
+        for ident in range(300):
+            one.submit(work(ident), takes(0.001))
+        assert one.answers == []
+        await asyncio.sleep(1)
+
+    one = played(story)
+    assert len({ident for _, _, ident in one.told()}) == len(one.answers) == 300
+    failed = [outcome for _, outcome in one.answers if isinstance(outcome, Failed)]
+    assert {type(outcome.error) for outcome in failed} == {EngineBusy}
+    assert len(failed) == 300 - 1 - 256
+
+
+def test_every_finished_chunk_is_observed() -> None:
+    """For the metrics: the work and its times; failures are not service."""
+    seen: list[tuple[int, float]] = []
+
+    async def story(one: Bench) -> None:
+        one.submit(work(1), takes(0.5))
+        one.submit(work(2), lambda: 1 / 0)
+        await asyncio.sleep(1)
+
+    def observe(one: Work, timing: Timing) -> None:
+        seen.append((one.id, round(timing.service_s, 6)))
+
+    played(story, observe=observe)
+    assert seen == [(1, 0.5)]
+
+
+def test_a_session_that_leaves_is_answered_no_more() -> None:
+    """What waits is dropped in silence; its handles are given back once its running chunk has ended."""
+
+    async def story(one: Bench) -> None:
+        released: list[float] = []
+        one.submit(work(1), takes(1.0))
+        one.submit(work(2), takes(1.0))
+        one.submit(work(3, session="b"), takes(1.0))
+        one.device.leave("a", lambda: released.append(one.now))
+        assert released == []
+        await asyncio.sleep(5)
+        assert released == [1.0]
+
+    assert played(story).told() == [(2.0, "Done", 3)]
+
+
+def test_a_session_with_nothing_running_leaves_at_once() -> None:
+    """There is nothing to wait for."""
+
+    async def story(one: Bench) -> None:
+        released: list[float] = []
+        one.submit(work(1, session="b"), takes(1.0))
+        one.submit(work(2), takes(1.0))
+        one.device.leave("a", lambda: released.append(one.now))
+        assert released == [0.0]
+
+    assert played(story).told() == []
+
+
+def test_excess_work_of_a_session_that_left_meanwhile_is_nobodys() -> None:
+    """The refusal was on its way when the session went."""
+
+    async def story(one: Bench) -> None:
+        for ident in range(300):
+            one.submit(work(ident), takes(0.001))
+        one.device.leave("a", lambda: None)
+        await asyncio.sleep(1)
+
+    assert played(story).told() == []
+
+
+def test_closing_the_device_cancels_what_is_awaited_and_drops_what_waits() -> None:
+    """A remote engine that hangs does not hold the process up."""
+
+    async def story(one: Bench) -> None:
+        one.submit(work(1), takes(1e9))
+        one.submit(work(2), takes(1.0))
+        await asyncio.sleep(0.5)
+
+    one = played(story)
+    assert one.told() == []
+    assert one.device.snapshot().lanes == {"main": LaneSnapshot(running=0, queued=0, served=1)}
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_closing_the_device_gives_back_what_a_leaving_session_holds(begun: bool) -> None:
+    """Once, and whether or not its chunk had come to run."""
+    released: list[str] = []
+
+    async def story(one: Bench) -> None:
+        one.submit(work(1), takes(1e9))
+        if begun:
+            await asyncio.sleep(0.5)
+        one.device.leave("a", lambda: released.append("a"))
+        assert released == []
+
+    played(story)
+    assert released == ["a"]
+
+
+def test_an_error_of_the_block_passes_through_as_it_is() -> None:
+    """Not wrapped in a group."""
+
+    async def main() -> None:
+        async with bench() as one:
+            one.submit(work(1), takes(1e9))
+            raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        virtual.run(main())
+
+
+async def test_closing_the_device_waits_for_a_blocking_chunk() -> None:
+    """A thread cannot be stopped: what it uses is given back when it is done, and not before. (Real time.)"""
+    running, go_on = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def chunk() -> None:
+        running.set()
+        go_on.wait(10)
+        order.append("chunk")
+
+    async with bench() as one:
+        one.submit(work(1), chunk, blocking=True)
+        await asyncio.to_thread(running.wait, 10)
+        one.device.leave("a", lambda: order.append("released"))
+        asyncio.get_running_loop().call_later(0.01, go_on.set)
+    assert order == ["chunk", "released"]
+
+
+async def test_blocking_chunks_run_on_the_lanes_own_thread() -> None:
+    """Named after the lane; the loop's thread stays free. (Real time.)"""
+    names: list[str] = []
+
+    async with bench() as one:
+        done = asyncio.Event()
+        one.device.submit(
+            work(1),
+            lambda: names.append(threading.current_thread().name),
+            blocking=True,
+            answer=lambda outcome: done.set(),
+        )
+        await done.wait()
+    assert names[0].startswith("lane-main")
+
+
+def test_an_answer_that_was_dropped_is_told_as_such() -> None:
+    """`Dropped` is neither a result nor a failure."""
+
+    async def story(one: Bench) -> None:
+        one.submit(work(1), takes(1.0))
+        one.submit(work(2), takes(1.0))
+        one.device.withdraw(work(2))
+
+    (_, outcome), = played(story).answers
+    assert outcome == Dropped(work(2))

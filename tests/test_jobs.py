@@ -1,0 +1,252 @@
+"""What a session's works mean at its engines: windows, generations, clauses, and handles given back once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import virtual
+from tests.driving import ListeningLlm, engines
+from voicepipe.config import ScriptedConfig
+from voicepipe.core.events import Line, Speak, Submit, Think, Work, WorkClass, WorkKind
+from voicepipe.core.utterance import Span
+from voicepipe.engines.base import Context, LlmStep, Transcript, TtsStep, Window
+from voicepipe.errors import EngineBusy
+from voicepipe.ingest import AudioRing
+from voicepipe.jobs import Jobs, Spoken
+
+CONFIG = ScriptedConfig(reply="Yes. No.")
+THINK = Think((Line("system", "Be brief."), Line("user", "Hello.")), 7)
+
+
+def work(kind: WorkKind, deadline: float | None = None) -> Work:
+    return Work(1, "s", 3, 4, 5, kind, WorkClass.STARTED, deadline)
+
+
+class RecordingAsr:
+    """Keeps what it was given to decode; its stream forgets audio before `window_start`."""
+
+    placement = "loop"
+    name = "recording"
+
+    def __init__(self) -> None:
+        self.window_start = 0
+        self.decoded: list[tuple[Window, bool, Context]] = []
+        self.closed = 0
+
+    def open(self) -> RecordingAsr:
+        return self
+
+    async def decode(self, window: Window, *, final: bool, ctx: Context) -> Transcript:
+        self.decoded.append((window, final, ctx))
+        return Transcript("heard", "", final)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class CancelledTts:
+    """Counts the clauses that were begun and let go of."""
+
+    placement = "thread"
+    name = "counting"
+    sample_rate_hz = 16_000
+
+    def __init__(self) -> None:
+        self.texts: list[tuple[str, bool]] = []
+        self.cancelled = 0
+
+    def synthesize(self, text: str, ctx: Context, *, first: bool) -> CancelledTts:
+        self.texts.append((text, first))
+        return self
+
+    def step(self) -> TtsStep:
+        return TtsStep(np.full(160, 0.5, np.float32), True)
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+def ring(samples: int, seconds: float = 60.0) -> AudioRing:
+    one = AudioRing(seconds)
+    one.append(np.arange(samples, dtype=np.float32) / 1e6)
+    return one
+
+
+def run(jobs: Jobs, kind: WorkKind, task: Think | Speak | None = None, span: Span | None = None) -> Any:
+    """Do the work as the device would, in virtual time."""
+
+    async def main() -> Any:
+        call, blocking = jobs.call(Submit(work(kind), task), span, now=10.0)
+        value = call()
+        if blocking:
+            return value
+        return await value
+
+    return virtual.run(main())
+
+
+def test_a_decode_hears_the_utterance_from_its_start_to_now() -> None:
+    """With its number, its speech, and what is known of the turn."""
+    asr = RecordingAsr()
+    jobs = Jobs("s", engines(asr=asr), ring(5_000), None)
+    assert run(jobs, WorkKind.PARTIAL, span=Span(3, 1_000, 800)) == Transcript("heard", "", False)
+    ((window, final, ctx),) = asr.decoded
+    assert (window.utterance, window.start, len(window.samples), window.speech_samples) == (3, 1_000, 4_000, 800)
+    assert window.samples[0] == pytest.approx(0.001)
+    assert not final
+    assert ctx == Context("s", 3, 4, 5, None)
+
+
+def test_a_final_is_asked_for_as_such() -> None:
+    """The recogniser decodes what is left of the utterance."""
+    asr = RecordingAsr()
+    run(Jobs("s", engines(asr=asr), ring(100), None), WorkKind.FINAL, span=Span(1, 0, 0))
+    assert asr.decoded[0][1]
+
+
+def test_a_decode_skips_what_the_recogniser_needs_no_more() -> None:
+    """Its own window may have moved on; a new utterance begins at its own start all the same."""
+    asr = RecordingAsr()
+    jobs = Jobs("s", engines(asr=asr), ring(5_000), None)
+    run(jobs, WorkKind.PARTIAL, span=Span(1, 1_000, 0))
+    asr.window_start = 3_000
+    run(jobs, WorkKind.PARTIAL, span=Span(1, 1_000, 0))
+    run(jobs, WorkKind.PARTIAL, span=Span(2, 2_000, 0))
+    assert [window.start for window, _, _ in asr.decoded] == [1_000, 3_000, 2_000]
+
+
+def test_a_decode_begins_at_what_the_ring_still_holds() -> None:
+    """A turn longer than the ring loses its beginning, not its recognition."""
+    asr = RecordingAsr()
+    jobs = Jobs("s", engines(asr=asr), ring(48_000, seconds=1.0), None)
+    run(jobs, WorkKind.FINAL, span=Span(1, 0, 0))
+    assert asr.decoded[0][0].start == 32_000
+
+
+def test_the_context_tells_how_much_time_is_left() -> None:
+    """Remaining milliseconds, so that it may cross a process."""
+    asr = RecordingAsr()
+    jobs = Jobs("s", engines(asr=asr), ring(100), None)
+
+    async def main() -> None:
+        call, _ = jobs.call(Submit(work(WorkKind.FINAL, deadline=10.19)), Span(3, 0, 0), now=10.0)
+        await call()
+
+    virtual.run(main())
+    assert asr.decoded[0][2].remaining_ms == pytest.approx(190)
+
+
+def test_thinking_begins_with_a_task_and_goes_on_without() -> None:
+    """The first step reads the prompt, the next ones are its continuation."""
+    llm = ListeningLlm(CONFIG, 1)
+    jobs = Jobs("s", engines(llm=llm), ring(0), None)
+    assert run(jobs, WorkKind.THINK, THINK) == LlmStep("", 0, prefilled=1)
+    assert run(jobs, WorkKind.THINK) == LlmStep("Yes. ", 1)
+    assert run(jobs, WorkKind.THINK) == LlmStep("No.", 1, finish="stop")
+    assert llm.prompts == [(("system", "Be brief."), ("user", "Hello."))]
+
+
+def test_reading_ahead_is_a_generation_like_any_other() -> None:
+    """It is replaced by the reply's own."""
+    llm = ListeningLlm(CONFIG, 1)
+    jobs = Jobs("s", engines(llm=llm), ring(0), None)
+    run(jobs, WorkKind.WARM, THINK)
+    run(jobs, WorkKind.WARM)
+    assert run(jobs, WorkKind.THINK, THINK).prefilled == 1
+    assert len(llm.prompts) == 2
+
+
+def test_a_new_reply_lets_go_of_the_old_one() -> None:
+    """Its clause too."""
+    tts = CancelledTts()
+    jobs = Jobs("s", engines(CONFIG, tts=tts), ring(0), None)
+    run(jobs, WorkKind.THINK, THINK)
+    run(jobs, WorkKind.SPEAK, Speak("One.", True))
+    run(jobs, WorkKind.THINK, THINK)
+    assert tts.cancelled == 1
+
+
+def test_speaking_gives_pcm_at_the_sessions_rate() -> None:
+    """The engine's own where the client asked for none."""
+    tts = CancelledTts()
+    jobs = Jobs("s", engines(CONFIG, tts=tts), ring(0), None)
+    assert jobs.output_rate == 16_000
+    spoken = run(jobs, WorkKind.SPEAK, Speak("One.", True))
+    assert spoken == Spoken(b"\x00\x40" * 160, True)
+    assert tts.texts == [("One.", True)]
+
+
+@pytest.mark.parametrize("rate", [8_000, 24_000, 48_000])
+def test_a_clause_is_resampled_without_losing_its_end(rate: int) -> None:
+    """What the resampler holds back comes with the last piece."""
+    jobs = Jobs("s", engines(CONFIG), ring(0), rate)
+    assert jobs.output_rate == rate
+    pcm = b""
+    spoken = run(jobs, WorkKind.SPEAK, Speak("One two three four.", True))
+    pcm += spoken.pcm
+    while not spoken.last:
+        spoken = run(jobs, WorkKind.SPEAK)
+        pcm += spoken.pcm
+    assert len(pcm) / 2 / rate == pytest.approx(4 * 0.3, abs=0.002)
+
+
+def test_a_reply_that_was_abandoned_has_nothing_to_go_on_with() -> None:
+    """A step without a task is then a bug of ours."""
+    jobs = Jobs("s", engines(CONFIG), ring(0), None)
+    run(jobs, WorkKind.THINK, THINK)
+    jobs.abandon_reply()
+    jobs.abandon_reply()
+    for kind in (WorkKind.THINK, WorkKind.SPEAK):
+        with pytest.raises(AssertionError):
+            jobs.call(Submit(work(kind)), None, 0.0)
+
+
+def test_hearing_frames_is_no_work_of_a_turn() -> None:
+    """The ears do that themselves."""
+    with pytest.raises(AssertionError, match="no work of a turn"):
+        Jobs("s", engines(CONFIG), ring(0), None).call(Submit(work(WorkKind.HEAR)), None, 0.0)
+
+
+def test_a_session_without_a_free_slot_is_told_at_birth() -> None:
+    """And the slot of one that closes is free again, once."""
+    shared = engines(CONFIG, slots=1)
+    first = Jobs("a", shared, ring(0), None)
+    with pytest.raises(EngineBusy):
+        Jobs("b", shared, ring(0), None)
+    first.close()
+    first.close()
+    assert shared.llm.leased == 0  # type: ignore[attr-defined]
+    second = Jobs("b", shared, ring(0), None)
+    second.close()
+
+
+def test_closing_closes_the_recogniser_and_lets_go_of_the_reply() -> None:
+    """Whatever was going on."""
+    asr, tts = RecordingAsr(), CancelledTts()
+    jobs = Jobs("s", engines(CONFIG, asr=asr, tts=tts), ring(0), None)
+    run(jobs, WorkKind.SPEAK, Speak("One.", True))
+    jobs.close()
+    assert (asr.closed, tts.cancelled) == (1, 1)
+
+
+def test_blocking_engines_block_and_awaited_ones_are_awaited() -> None:
+    """As each engine's placement says."""
+    jobs = Jobs("s", engines(ScriptedConfig(occupy="spin", tts_ms=0), asr=RecordingAsr()), ring(10), None)
+    placements = [
+        jobs.call(Submit(work(WorkKind.FINAL)), Span(1, 0, 0), 0.0)[1],
+        jobs.call(Submit(work(WorkKind.THINK), THINK), None, 0.0)[1],
+        jobs.call(Submit(work(WorkKind.SPEAK), Speak("A.", True)), None, 0.0)[1],
+    ]
+    assert placements == [False, True, True]
+
+
+def test_a_blocking_step_of_the_voice_is_resampled_where_it_runs() -> None:
+    """Its call returns the finished piece."""
+    jobs = Jobs("s", engines(ScriptedConfig(occupy="spin", tts_ms=0)), ring(0), 8_000)
+    call, _ = jobs.call(Submit(work(WorkKind.SPEAK), Speak("A.", True)), None, 0.0)
+    spoken = call()
+    assert isinstance(spoken, Spoken) and not asyncio.iscoroutine(spoken)

@@ -1,0 +1,90 @@
+"""The whole pipeline on the real models, over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from voicepipe.app import Serving, serving
+from voicepipe.audio import Samples, read_wav, resample
+from voicepipe.config import Config, LimitsConfig
+from voicepipe.engines.table import Models, load
+from voicepipe.warmup import speak
+from voicepipe_client import ClipSource, TurnRecord, connect, make_clip, talk
+
+pytestmark = pytest.mark.models
+RATE_HZ = 16_000
+
+
+@pytest.fixture
+def models(whisper_dir: Path, smollm2_path: Path, piper_voice_path: Path) -> Models:
+    return Models(whisper_dir, smollm2_path, piper_voice_path)
+
+
+@asynccontextmanager
+async def house(models: Models, sessions: int) -> AsyncIterator[Serving]:
+    config = Config(port=0, limits=LimitsConfig(max_sessions=sessions, grace_s=1.0))
+    loader = lambda: load(config.engines, models, sessions=sessions, api_key=None)  # noqa: E731
+    async with serving(config, loader) as served:
+        yield served
+
+
+async def question(served: Serving, text: str) -> Samples:
+    tts = served.engines.tts
+    return resample(await speak(tts, text), tts.sample_rate_hz, RATE_HZ)
+
+
+async def converse(served: Serving, *clips: Samples) -> list[TurnRecord]:
+    loop = asyncio.get_running_loop()
+    made = [make_clip(str(number), clip, RATE_HZ) for number, clip in enumerate(clips)]
+    source = ClipSource(made, RATE_HZ, clock=loop.time, sleep=asyncio.sleep)
+    async with connect(f"ws://127.0.0.1:{served.server.port}", rate=RATE_HZ) as session:
+        return (await talk(session, source)).turns
+
+
+def words(text: str) -> set[str]:
+    return set("".join(c if c.isalnum() else " " for c in text.lower()).split())
+
+
+async def test_a_question_is_answered_and_noise_is_not(models: Models) -> None:
+    """A spoken question gets its words and a spoken answer; room tone, hiss and music get no transcript and no
+    reply, at most an `empty` turn."""
+    rng = np.random.default_rng(3)
+    seconds = np.arange(4 * RATE_HZ) / RATE_HZ
+    chord = sum(np.sin(2 * np.pi * f * seconds) for f in (220.0, 277.2, 329.6, 440.0))
+    tremolo = 0.1 * chord * (1 + np.sin(2 * np.pi * 6 * seconds))
+    sounds = [
+        np.zeros(3 * RATE_HZ),
+        rng.normal(0, 0.003, 4 * RATE_HZ),
+        rng.normal(0, 0.1, 4 * RATE_HZ),
+        tremolo,
+    ]
+    async with house(models, 1) as served:
+        asked = await question(served, "What is the capital of France?")
+        (turn,) = await converse(served, asked)
+        assert words(turn.transcript) == {"what", "is", "the", "capital", "of", "france"}
+        assert turn.reply and turn.felt_ms is not None
+        for sound in sounds:
+            turns = await converse(served, sound.astype(np.float32))
+            assert all(t.verdict == "empty" and not t.transcript and not t.reply for t in turns)
+
+
+async def test_two_speakers_at_once_are_kept_apart(models: Models, speech_dir: Path) -> None:
+    """A synthetic questioner and a human reader, together: each hears its own words and no other's."""
+    reading, rate_hz = read_wav(speech_dir / "two_cities.wav", max_seconds=60)
+    human = resample(reading[int(21.2 * rate_hz) : int(24.4 * rate_hz)], rate_hz, RATE_HZ)
+    async with house(models, 2) as served:
+        asked = await question(served, "How long should I boil an egg?")
+        async with asyncio.TaskGroup() as group:
+            one = group.create_task(converse(served, asked))
+            two = group.create_task(converse(served, human))
+    egg = words(" ".join(t.transcript for t in one.result()))
+    everything = words(" ".join(t.transcript for t in two.result()))
+    assert {"boil", "egg"} <= egg and not {"everything", "nothing", "before"} & egg
+    assert {"everything", "before", "us"} <= everything and not {"boil", "egg"} & everything
+    assert all(t.reply for t in [*one.result(), *two.result()] if t.verdict in ("met", "missed"))
