@@ -283,6 +283,7 @@ class Caller:
         self._position = 0
         self._noise = np.random.default_rng(1)
         self._ended = asyncio.Event()
+        self._heard_all = asyncio.Event()
 
     # what it does
 
@@ -320,16 +321,26 @@ class Caller:
             await self.pause(PACKET_S)
         return self.of(kind)[-1]
 
+    async def pause_until_verdict(self, number: int, *, within_s: float = 30.0) -> None:
+        """Send silence until so many turns have ended."""
+        until = self.now + within_s
+        while len(self.verdicts) < number:
+            assert self.now < until, f"no verdict {number} within {within_s} s"
+            await self.pause(PACKET_S)
+
     async def hang_up(self, code: int = 1006) -> None:
         await self._connection.close(code)
 
-    async def end(self) -> None:
+    async def end(self) -> ConnectionClosed:
+        """In good order."""
         await self.send(wire.SessionEnd())
+        return await self.gone()
 
     async def gone(self, *, within_s: float = 60.0) -> ConnectionClosed:
-        """Wait until the server has closed, or the call has ended."""
+        """Wait until the session has ended and its connection is closed."""
         async with asyncio.timeout(within_s):
             await self._ended.wait()
+            await self._heard_all.wait()
         assert self.closed is not None
         return self.closed
 
@@ -390,6 +401,8 @@ class Caller:
                 self.log.append(Heard(self.now, decode_server(data)))
         except ConnectionClosed as closed:
             self.closed = closed
+        finally:
+            self._heard_all.set()
 
     async def be_served(self) -> None:
         try:
@@ -419,10 +432,10 @@ async def visit(
             await script(caller)
         except ConnectionClosed:
             pass  # the server let go of the caller in mid-sentence
+        caller.reading = True
         if caller.closed is None:
             await caller.hang_up()
         await caller.gone()
-        caller.reading = True
         await listening
     check_call(caller)
     return caller

@@ -204,11 +204,12 @@ class Session:
         limits = self._services.config.limits
         until = self._clock() + limits.session_s
         while True:
+            idle_at = self._clock() + limits.idle_s
             try:
-                async with asyncio.timeout_at(min(self._clock() + limits.idle_s, until)):
+                async with asyncio.timeout_at(min(idle_at, until)):
                     data = await self._connection.recv()
             except TimeoutError:
-                kind = "idle" if self._clock() < until else "too long"
+                kind = "idle" if idle_at < until else "too long"
                 raise SessionLimit(f"the session was {kind}") from None
             try:
                 message = decode_client(data)
