@@ -475,7 +475,8 @@ def check_call(caller: Caller) -> None:
     assert numbers == list(range(1, len(numbers) + 1)), f"verdicts {numbers}"
     told = [ended.turn for ended in caller.of(wire.TurnEnded)]
     assert told == numbers[: len(told)], "the client was told other verdicts than were reached"
-    assert len(numbers) - len(told) <= 1, "only the turn that the end of the call cut may be untold"
+    if caller.closed is not None and caller.closed.code in (1000, 1012):
+        assert len(numbers) - len(told) <= 1, "only the turn that the end of the call cut may be untold"
     for record in caller.records:
         if record.felt_estimate_s is not None:
             total_s = sum(share.wait_s + share.service_s for share in record.stages.values())

@@ -52,7 +52,11 @@ class Session {
 
   async node(name) {
     if (!this.context.audioWorklet) return undefined;
-    await this.context.audioWorklet.addModule(`${name}-worklet.js`);
+    try {
+      await this.context.audioWorklet.addModule(`${name}-worklet.js`);
+    } catch (error) {
+      throw new Fault((await whyNotReady()) ?? error.message);
+    }
     const mono = { channelCount: 1, channelCountMode: "explicit", outputChannelCount: [1] };
     const node = new AudioWorkletNode(this.context, name, mono);
     node.onprocessorerror = () => notify(`The audio thread failed (${name}).`);
@@ -233,19 +237,22 @@ async function onClosed(of, event) {
 
 async function whyClosed({ refused, ready, error }, { code, reason }) {
   if (refused) return REFUSALS[refused.reason] ?? `Refused: ${refused.reason}.`;
-  if (!ready && code === 1006) return whyNotOpened();
+  if (!ready && code === 1006) return (await whyNotReady()) ?? notLetIn();
   if (code === 1012 || code === 1001) return "The server has shut down, or restarts.";
   return error ?? `The connection was lost (${code}${reason && `: ${reason}`}).`;
 }
 
-/** A browser is not told why a socket did not open: ask the server how it is. */
-async function whyNotOpened() {
+/** A browser is not told why a socket did not open: ask the server how it is. Null where it is well. */
+async function whyNotReady() {
   try {
     const { ready, reason } = await (await fetch("readyz")).json();
-    if (!ready) return REFUSALS[reason] ?? `The server is not ready: ${reason}.`;
+    return ready ? null : (REFUSALS[reason] ?? `The server is not ready: ${reason}.`);
   } catch {
     return `${location.host} does not answer. Is the server running?`;
   }
+}
+
+function notLetIn() {
   element("access").open = true;
   return "The server did not let this page in: it may want a token, or not expect pages from this address.";
 }

@@ -1,17 +1,12 @@
 """The browser client in a real Chromium, against the real server with scripted engines.
 
-Chromium's fake microphone plays a WAV file; the page is driven and watched over the DevTools protocol. What
-is waited for is waited for in the page; the time limits are only there so that a failure ends, and says where.
+Chromium's fake microphone plays a WAV file, in real time. Every test that can holds the page to a clean console
+and to requests of its own origin.
 """
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import json
 import re
-import shutil
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -20,192 +15,39 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from websockets.asyncio.client import ClientConnection, connect
+from prometheus_client import CollectorRegistry
 
+from tests.clients.devtools import CHROMIUM, Tab, chromium
 from voicepipe.app import Serving, serving
 from voicepipe.config import Config, EnginesConfig, LimitsConfig, ScriptedConfig
+from voicepipe.connection import Connection
+from voicepipe.core.admission import CountAdmission, Grant
 from voicepipe.engines.scripted import SECONDS_PER_WORD
 from voicepipe.engines.table import load
+from voicepipe.errors import SessionLimit
+from voicepipe.metrics import Metrics
+from voicepipe.pages import Readiness
 from voicepipe.resources import browser_dir
+from voicepipe.server import Handler, ServerSettings, VoiceServer
+from voicepipe.wire import messages as wire
+from voicepipe.wire.native import encode_server
 from voicepipe_client import connect as talk_to
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium or google-chrome on this machine")
 
 WAV_HZ = 48_000
-PATIENCE_S = 40.0
-"""For a thing to happen in the page: a bound for failures."""
-
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",  # it sees this repository's page only, and containers run tests as root
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-proxy-server",
-    "--remote-debugging-port=0",
-)
 FAKE_MICROPHONE = "--use-fake-device-for-media-stream"
-
-
-# --- what drives it -------------------------------------------------------------------------------
-
-
-class Tab:
-    """One page: calls into it, and everything that it complained about or asked the network for."""
-
-    def __init__(self, socket: ClientConnection) -> None:
-        self._socket = socket
-        self._ids = itertools.count(1)
-        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._session: str | None = None
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-
-    async def read(self) -> None:
-        async for text in self._socket:
-            message = json.loads(text)
-            if "id" in message:
-                self._answers.pop(message["id"]).set_result(message)
-            else:
-                self._note(message["method"], message["params"])
-
-    def _note(self, method: str, params: dict[str, Any]) -> None:
-        if method == "Runtime.exceptionThrown":
-            self.complaints.append(json.dumps(params["exceptionDetails"]))
-        elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
-            self.complaints.append(json.dumps(params["args"]))
-        elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
-            self.complaints.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
-        elif method == "Network.requestWillBeSent":
-            self.requests.append(params["request"]["url"])
-        elif method == "Network.webSocketCreated":
-            self.requests.append(params["url"])
-
-    async def call(self, method: str, **params: Any) -> dict[str, Any]:
-        ident = next(self._ids)
-        answer = self._answers[ident] = asyncio.get_running_loop().create_future()
-        message = {"id": ident, "method": method, "params": params}
-        if self._session is not None:
-            message["sessionId"] = self._session
-        await self._socket.send(json.dumps(message))
-        reply = await answer
-        assert "error" not in reply, f"{method}: {reply}"
-        result: dict[str, Any] = reply["result"]
-        return result
-
-    async def attach(self) -> None:
-        target = await self.call("Target.createTarget", url="about:blank")
-        attached = await self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
-        self._session = attached["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            await self.call(f"{domain}.enable")
-
-    async def go(self, url: str) -> None:
-        await self.call("Page.navigate", url=url)
-        await self.until("document.readyState === 'complete' && 'voicepipe' in window")
-
-    async def value(self, expression: str) -> Any:
-        result = await self.call(
-            "Runtime.evaluate",
-            expression=expression,
-            awaitPromise=True,
-            returnByValue=True,
-            userGesture=True,
-        )
-        assert "exceptionDetails" not in result, result
-        return result["result"].get("value")
-
-    async def until(self, condition: str) -> None:
-        look = f"() => {{ if ({condition}) {{ clearInterval(t); done(); }} }}"
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await self.value(f"new Promise((done) => {{ const t = setInterval({look}, 10); }})")
-        except TimeoutError:
-            seen = await self.value("document.body.innerText + JSON.stringify(window.voicepipe)")
-            pytest.fail(f"never so: {condition}\n{seen}\n{self.complaints}")
-
-    async def text(self, selector: str) -> str:
-        found = await self.value(f"document.querySelector({selector!r}).textContent")
-        assert isinstance(found, str)
-        return found
-
-    async def click(self, selector: str) -> None:
-        await self.value(f"document.querySelector({selector!r}).click()")
-
-    async def type(self, selector: str, text: str) -> None:
-        """As on a keyboard, and Enter."""
-        await self.value(f"document.querySelector({selector!r}).focus()")
-        await self.call("Input.insertText", text=text)
-        for kind in ("keyDown", "keyUp"):
-            await self.call(
-                "Input.dispatchKeyEvent",
-                type=kind,
-                key="Enter",
-                code="Enter",
-                windowsVirtualKeyCode=13,
-                text="\r" if kind == "keyDown" else "",
-            )
-
-
-@asynccontextmanager
-async def chromium(folder: Path, *flags: str) -> AsyncIterator[Tab]:
-    """A fresh browser with one tab. `--use-fake-ui-for-media-stream` grants the microphone."""
-    assert CHROMIUM is not None
-    process = await asyncio.create_subprocess_exec(
-        CHROMIUM,
-        *FLAGS,
-        *flags,
-        f"--user-data-dir={folder / 'profile'}",
-        stdin=DEVNULL,
-        stdout=DEVNULL,
-        stderr=PIPE,
-    )
-    assert process.stderr is not None
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            url = await _devtools_url(process.stderr)
-        async with connect(url, max_size=None, proxy=None, compression=None) as socket:
-            tab = Tab(socket)
-            helpers = [asyncio.create_task(tab.read()), asyncio.create_task(_drain(process.stderr))]
-            try:
-                await tab.attach()
-                yield tab
-            finally:
-                for task in helpers:
-                    task.cancel()
-                await asyncio.wait(helpers)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-
-
-async def _devtools_url(stderr: asyncio.StreamReader) -> str:
-    said = []
-    while line := (await stderr.readline()).decode(errors="replace"):
-        said.append(line)
-        if found := re.match(r"DevTools listening on (ws://\S+)", line):
-            return found[1]
-    pytest.fail(f"Chromium did not start: {''.join(said)}")
-
-
-async def _drain(stderr: asyncio.StreamReader) -> None:
-    while await stderr.read(65_536):
-        pass
 
 
 @asynccontextmanager
 async def server(
     *, tokens: frozenset[str] = frozenset(), origins: tuple[str, ...] = (), **scripted: Any
 ) -> AsyncIterator[Serving]:
+    """With room for one session; `scripted` goes into ScriptedConfig."""
     config = Config(
         port=0,
         origins=origins,
-        engines=EnginesConfig(kind="scripted", scripted=ScriptedConfig(**scripted)),
+        engines=EnginesConfig(kind="scripted", scripted=ScriptedConfig(**{"reply": REPLY, **scripted})),
         limits=LimitsConfig(max_sessions=1, grace_s=1.0),
     )
     loader = lambda: load(config.engines, None, sessions=1, api_key=None)  # noqa: E731
@@ -236,6 +78,20 @@ def url_of(served: Serving) -> str:
     return f"http://127.0.0.1:{served.server.port}/"
 
 
+@asynccontextmanager
+async def telling(handler: Handler) -> AsyncIterator[VoiceServer]:
+    """The server's door with `handler` in place of sessions: for what sessions seldom say."""
+    built = VoiceServer(
+        ServerSettings(port=0, grace_s=0.0, web_files=browser_dir()),
+        handler,
+        admission=CountAdmission(1),
+        metrics=Metrics(CollectorRegistry()),
+        ready=lambda: Readiness(True),
+    )
+    async with built:
+        yield built
+
+
 @contextmanager
 def clean(tab: Tab, url: str) -> Iterator[None]:
     """Nothing on the console, and not one request to anywhere else."""
@@ -247,9 +103,9 @@ def clean(tab: Tab, url: str) -> Iterator[None]:
 
 # --- the tests ------------------------------------------------------------------------------------
 
-REPLY = "This is a scripted reply. It has two sentences."
+REPLY = "It is Paris. On the Seine."
+REPLY_S = 6 * SECONDS_PER_WORD
 STAGES = ("endpoint", "asr", "llm", "tts", "send")
-REPLY_S = 9 * SECONDS_PER_WORD
 NOTICED = "!document.querySelector('#notice').hidden"
 LIVE = "document.body.dataset.state === 'live'"
 
@@ -281,7 +137,7 @@ async def test_a_spoken_question_is_answered_out_loud(tmp_path: Path) -> None:
 
 async def test_a_turn_shows_its_verdict_and_its_stages_against_the_budget(tmp_path: Path) -> None:
     flags = microphone(tmp_path / "question.wav", (1.0, 1.5))
-    async with server(llm_token_ms=400.0) as served, chromium(tmp_path, *flags) as tab:
+    async with server(llm_prefill_ms=400.0) as served, chromium(tmp_path, *flags) as tab:
         with clean(tab, url_of(served)):
             await tab.go(url_of(served))
             await tab.click("#talk")
@@ -293,28 +149,27 @@ async def test_a_turn_shows_its_verdict_and_its_stages_against_the_budget(tmp_pa
             total = sum(int(entry.split()[1]) for entry in legend if entry.split()[0] in STAGES)
             assert total == pytest.approx(int(felt[1]), abs=3)  # each is rounded
             assert any(entry.startswith("blamed on llm (service)") for entry in legend)
-            bar, drawn, mark = await tab.value(
-                "(() => { const bar = document.querySelector('.bar'), width = (e) => e.getBoundingClientRect().width;"
-                "return [width(bar), [...bar.querySelectorAll('span')].reduce((sum, e) => sum + width(e), 0),"
-                "bar.querySelector('i').offsetLeft] })()"
-            )
-            assert drawn == pytest.approx(bar / 1.02, rel=0.01)  # longer than the budget, it fills the bar
-            assert mark == pytest.approx(drawn * 200 / int(felt[1]), rel=0.02)
+            box = "[...document.querySelectorAll('.bar, .bar *')].map((e) => e.getBoundingClientRect()).map"
+            bar, *drawn, mark = await tab.value(f"{box}((box) => [box.left, box.width])")
+            length = sum(width for _, width in drawn)
+            assert length == pytest.approx(bar[1] / 1.02, rel=0.01)  # longer than the budget, it fills the bar
+            assert mark[0] - bar[0] == pytest.approx(length * 200 / int(felt[1]), rel=0.02)
 
 
 async def test_speech_interrupts_the_reply_and_what_was_queued_of_it_is_dropped(tmp_path: Path) -> None:
     flags = microphone(tmp_path / "two.wav", (1.0, 1.5), (1.8, 1.2))
-    async with server() as served, chromium(tmp_path, *flags) as tab:
+    async with server(reply=f"{REPLY} {REPLY}") as served, chromium(tmp_path, *flags) as tab:
         with clean(tab, url_of(served)):
             await tab.go(url_of(served))
             await tab.click("#talk")
             await tab.until("document.querySelector('.turn.cut')")
             await tab.until("window.voicepipe.dropped > 0")
             cut = await tab.value("window.voicepipe")
-            assert 0 < cut["played"] < REPLY_S * cut["rate_hz"] - cut["dropped"]
+            whole = 2 * REPLY_S * cut["rate_hz"]
+            assert 0 < cut["played"] < whole - cut["dropped"]
             await tab.until(ended(2))
             seen = await tab.value("window.voicepipe")
-            assert seen["played"] == pytest.approx(cut["played"] + REPLY_S * seen["rate_hz"], abs=2)
+            assert seen["played"] == pytest.approx(cut["played"] + whole, abs=2)
             assert await tab.value("document.querySelectorAll('.cut').length") == 1
 
 
@@ -426,3 +281,32 @@ async def test_an_insecure_page_says_so_and_can_still_be_typed_into(tmp_path: Pa
                 await tab.type("#text", "Hello")
                 await tab.until(ended(1))
                 assert await tab.text(".reply") == REPLY
+
+
+async def test_a_drain_and_a_session_that_is_ended_are_told(tmp_path: Path) -> None:
+    ready = wire.SessionReady("s1", wire.PROTOCOL, 48_000, budget_ms=200.0, achievable_ms=None)
+    error = wire.Error(code="session_limit", message="the session was idle")
+
+    async def handler(connection: Connection, grant: Grant) -> None:
+        assert '"session.start"' in str(await connection.recv())
+        for message in (wire.Waiting(position=2), ready, wire.Draining(deadline_ms=2500.0)):
+            await connection.send(encode_server(message))
+        assert '"input.text"' in str(await connection.recv())
+        await connection.send(encode_server(error))
+        raise SessionLimit(error.message)
+
+    async with telling(handler) as built, chromium(tmp_path) as tab:
+        url = f"http://127.0.0.1:{built.port}/"
+        with clean(tab, url):
+            await tab.go(url)
+            seen = "new MutationObserver(() => seen.push(document.body.innerText)).observe(document.body, what)"
+            await tab.value(
+                f"{{ const what = {{subtree: true, childList: true}}; globalThis.seen = []; {seen} }}"
+            )
+            await tab.type("#text", "Hello")
+            await tab.until("document.body.dataset.state === 'idle'")
+            told = "\n".join(await tab.value("seen"))
+            assert "Waiting for a place: number 2" in told
+            assert "shuts down in 3 s" in told
+            assert "the session was idle" in await tab.text("#notice")
+            assert not await tab.value("document.querySelector('#retry').hidden")

@@ -1,5 +1,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -82,14 +83,12 @@ def numbered(count: int) -> Samples:
     return np.concatenate([word * np.float32(n / 1e4) for n in range(100, 100 + count)])
 
 
-def feed(
-    stream: WindowedStream[str], audio: Samples, *, hop_s: float = 0.5, utterance: int = 1, start: int = 0
-) -> list[Transcript]:
+def feed(stream: WindowedStream[str], audio: Samples, *, hop_s: float = 0.5) -> list[Transcript]:
     """Partials every hop, from `window_start` on, and a final at the end."""
     transcripts = []
     for now in [*range(seconds(hop_s), len(audio), seconds(hop_s)), len(audio)]:
-        begin = max(0, stream.window_start - start) if transcripts else 0
-        window = Window(utterance, start + begin, audio[begin:now], now)
+        begin = stream.window_start
+        window = Window(1, begin, audio[begin:now], now)
         transcripts.append(stream.decode(window, final=now == len(audio), ctx=CTX))
     return transcripts
 
@@ -217,7 +216,7 @@ def test_a_long_monologue_loses_and_doubles_no_word_and_its_window_stays_bounded
 
 def test_stable_text_only_grows_in_a_long_monologue() -> None:
     partials = feed(WindowedStream(Counting(), None), numbered(120))[:-1]
-    for before, after in zip(partials, partials[1:], strict=False):
+    for before, after in pairwise(partials):
         assert after.stable.startswith(before.stable)
 
 

@@ -3,10 +3,10 @@
 `WhisperModel.transcribe` pads every call to 30 s, which costs half a second of encoder time on two cores. Here
 only the window is encoded, followed by a short tail of zeros. On such short inputs the decoder does not notice
 where speech ends and says it again and again: on 69 phrases 29 % of the words were wrong even with a tail
-of 2 s, against 4 % with the full 30 s. What it misses is the long silence that filled the rest of the 30 s in training. So the encoder's
-states of pure silence are computed once, when the model is loaded, and every window's states are filled up
-with them to the full 1,500 before decoding: the cost of a short encode with the behaviour of the long one
-(`benchmarks/asr_windows.py` holds both against each other).
+of 2 s, against 4 % with the full 30 s. What it misses is the long silence that filled the rest of the 30 s in
+training. So the encoder's states of pure silence are computed once, when the model is loaded, and every
+window's states are filled up with them to the full 1,500 before decoding: the cost of a short encode with the
+behaviour of the long one (`benchmarks/asr_windows.py` holds both against each other).
 
 Decoding takes about 4 ms per token whether the token is forced or free (CTranslate2 replays the text of a
 prompt token by token), so a forced prefix saves nothing and is not used; neither is text of earlier windows.
