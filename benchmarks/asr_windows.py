@@ -214,9 +214,7 @@ def main() -> None:
         streamed, whole = corpus_wer([(clip.reference, run.text)]), corpus_wer([(clip.reference, text)])
         print(row(clip.name, len(clip.samples) / RATE_HZ, run, took_s, streamed, whole), flush=True)
         if args.verbose and streamed.errors:
-            print(
-                f"    said     {clip.reference.strip()}\n    streamed {run.text}\n    30 s     {text.strip()}"
-            )
+            print(f"    said     {clip.reference.strip()}\n    streamed {run.text}\n    30 s     {text.strip()}")
     print(json.dumps({"summary": summary(runs, texts, whole_s, asr)}))
 
 

@@ -77,9 +77,7 @@ def main() -> None:
         if args.out:
             args.out.mkdir(parents=True, exist_ok=True)
             write_wav(args.out / f"{one.question.name}.wav", samples, one.rate_hz)
-        segments, _ = listener.transcribe(
-            resample(samples, one.rate_hz, WHISPER_HZ), language="en", beam_size=5
-        )
+        segments, _ = listener.transcribe(resample(samples, one.rate_hz, WHISPER_HZ), language="en", beam_size=5)
         heard = " ".join(segment.text.strip() for segment in segments)
         questions.append((one.question.text or "", one.record.transcript))
         replies.append((one.record.reply, heard))

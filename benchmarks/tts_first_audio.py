@@ -180,9 +180,7 @@ def main() -> None:
         "whole_because": cut.whole_because,
         "load_ms": round(load_ms, 1),
         "n": args.runs,
-        "rows": [
-            {k: round(v, 3) if isinstance(v, float) else v for k, v in asdict(row).items()} for row in rows
-        ],
+        "rows": [{k: round(v, 3) if isinstance(v, float) else v for k, v in asdict(row).items()} for row in rows],
         "wer": wer,
     }
     print(json.dumps({"summary": summary}))

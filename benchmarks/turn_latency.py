@@ -107,8 +107,7 @@ def server_felt(record: TurnRecord) -> float | None:
 
 def table(run: Run, clips: list[Labelled], result: dict[str, object]) -> None:
     print(
-        f"{'clip':<12}{'felt':>8}{'system':>8}"
-        f"  {'endpoint':>9}{'asr':>7}{'llm':>7}{'tts':>7}{'send':>7}  heard as"
+        f"{'clip':<12}{'felt':>8}{'system':>8}  {'endpoint':>9}{'asr':>7}{'llm':>7}{'tts':>7}{'send':>7}  heard as"
     )
     for index, clip in enumerate(clips):
         record = answer(run, index)
@@ -116,12 +115,9 @@ def table(run: Run, clips: list[Labelled], result: dict[str, object]) -> None:
             print(f"{clip.name:<12}{'null':>8}")
             continue
         stages = [getattr(record.stages, name) for name in ("endpoint", "asr", "llm", "tts", "send")]
-        spans = "".join(
-            f"{s.wait_ms + s.service_ms:>{w}.0f}" for s, w in zip(stages, (9, 7, 7, 7, 7), strict=True)
-        )
+        spans = "".join(f"{s.wait_ms + s.service_ms:>{w}.0f}" for s, w in zip(stages, (9, 7, 7, 7, 7), strict=True))
         print(
-            f"{clip.name:<12}{record.felt_ms:>8.0f}{record.system_ms or 0:>8.0f}  {spans}"
-            f"  {record.transcript[:48]}"
+            f"{clip.name:<12}{record.felt_ms:>8.0f}{record.system_ms or 0:>8.0f}  {spans}  {record.transcript[:48]}"
         )
     for key, value in result.items():
         print(f"  {key:<22}{value}")
@@ -145,9 +141,7 @@ async def measure(config: Config, loader, args: argparse.Namespace, speech: Path
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=40, help="clips to play, round and round (0: each once)")
-    parser.add_argument(
-        "--wavs", type=Path, help="folder of own recordings, with a .txt each for the word errors"
-    )
+    parser.add_argument("--wavs", type=Path, help="folder of own recordings, with a .txt each for the word errors")
     parser.add_argument("--engines", choices=("default", "scripted"), default="default")
     parser.add_argument("--operating-point", choices=("fast", "balanced", "safe"), default="fast")
     parser.add_argument("--budget-ms", type=float, default=200.0)
@@ -163,11 +157,7 @@ def main() -> None:
     store = ModelStore(root, report=TerminalReporter(sys.stderr))
     models = find_models(config.engines, store.resolve)
     speech = store.ensure("speech-samples") if models is not None and not args.wavs else None
-    asyncio.run(
-        measure(
-            config, lambda: load(config.engines, models, sessions=1, api_key=None), args, speech
-        )
-    )
+    asyncio.run(measure(config, lambda: load(config.engines, models, sessions=1, api_key=None), args, speech))
 
 
 if __name__ == "__main__":

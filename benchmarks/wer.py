@@ -21,9 +21,7 @@ _ONES = {
 }
 _TENS = {
     word: 10 * value
-    for value, word in enumerate(
-        ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], 2
-    )
+    for value, word in enumerate(["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], 2)
 }
 _WORD = re.compile(r"[^\W\d_]+|\d")
 

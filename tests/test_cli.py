@@ -132,9 +132,7 @@ def test_a_wrong_argument_is_named(
     assert says in said and "Traceback" not in said
 
 
-def test_an_unknown_key_of_the_configuration_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_key_of_the_configuration_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A typing error in the file must not be a silent default."""
     path = tmp_path / "c.toml"
     path.write_text("[engines]\nvoize = 'x'\n")

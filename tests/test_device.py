@@ -140,9 +140,7 @@ def test_what_is_retired_or_withdrawn_is_dropped_without_running() -> None:
 
 
 @pytest.mark.parametrize("blocking", [True, False])
-def test_a_chunk_that_raises_fails_and_the_lane_goes_on(
-    blocking: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_chunk_that_raises_fails_and_the_lane_goes_on(blocking: bool, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever an engine raises costs its own turn only; its text, which may hold words, stays out of the error."""
 
     async def story(one: Bench) -> None:
@@ -172,7 +170,7 @@ def test_an_engines_own_error_is_passed_on_as_it_is() -> None:
         one.submit(work(1), broken)
         await asyncio.sleep(1)
 
-    (_, failed), = played(story).answers
+    ((_, failed),) = played(story).answers
     assert isinstance(failed, Failed) and failed.error.code == "engine_timeout"
 
 
@@ -346,5 +344,5 @@ def test_an_answer_that_was_dropped_is_told_as_such() -> None:
         one.submit(work(2), takes(1.0))
         one.device.withdraw(work(2))
 
-    (_, outcome), = played(story).answers
+    ((_, outcome),) = played(story).answers
     assert outcome == Dropped(work(2))

@@ -64,9 +64,7 @@ class Listener:
         return [entry for entry in self.events if isinstance(entry[0], kind)]
 
 
-def listened(
-    story: Callable[[Listener], Awaitable[None]], vad: Any = None, *, timeout_s: float = 10.0
-) -> Listener:
+def listened(story: Callable[[Listener], Awaitable[None]], vad: Any = None, *, timeout_s: float = 10.0) -> Listener:
     async def main() -> Listener:
         async with Device(dict.fromkeys(WorkKind, "ears"), {"ears": 1}) as device:
             listener = Listener(device, vad or ScriptedVad(), timeout_s)

@@ -95,7 +95,12 @@ def test_a_decode_hears_the_utterance_from_its_start_to_now() -> None:
     jobs = Jobs("s", engines(asr=asr), ring(5_000), None)
     assert run(jobs, WorkKind.PARTIAL, span=Span(3, 1_000, 800)) == Transcript("heard", "", False)
     ((window, final, ctx),) = asr.decoded
-    assert (window.utterance, window.start, len(window.samples), window.speech_samples) == (3, 1_000, 4_000, 800)
+    assert (window.utterance, window.start, len(window.samples), window.speech_samples) == (
+        3,
+        1_000,
+        4_000,
+        800,
+    )
     assert window.samples[0] == pytest.approx(0.001)
     assert not final
     assert ctx == Context("s", 3, 4, 5, None)

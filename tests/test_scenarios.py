@@ -352,7 +352,14 @@ def test_s31_speech_of_the_next_turn_is_not_cut_by_the_end_of_the_last() -> None
 
 def test_s32_an_utterance_with_pauses_is_committed_once() -> None:
     """Several finals, each too early to end the turn."""
-    asr = DictatedAsr(("so", "so I", "so I would", "so I would go.",))
+    asr = DictatedAsr(
+        (
+            "so",
+            "so I",
+            "so I would",
+            "so I would go.",
+        )
+    )
 
     async def script(caller: Caller) -> None:
         await caller.start()
@@ -435,9 +442,7 @@ def test_s47_listening_does_not_wait_for_a_decode() -> None:
                 return script
 
             async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(visit(house, after(0.3 * n), ident=f"s{n}")) for n in range(6)
-                ]
+                tasks = [group.create_task(visit(house, after(0.3 * n), ident=f"s{n}")) for n in range(6)]
             return [task.result() for task in tasks]
 
     for caller in virtual.run(main()):
@@ -743,7 +748,11 @@ def test_s139_an_engine_that_neither_ends_nor_yields_gets_a_verdict(stage: str) 
         await caller.end()
 
     never = [Hang(20.0)] * 3
-    these = engines(SHORT, asr=FaultyAsr(SHORT, never)) if stage == "asr" else engines(SHORT, tts=FaultyTts(SHORT, never))
+    these = (
+        engines(SHORT, asr=FaultyAsr(SHORT, never))
+        if stage == "asr"
+        else engines(SHORT, tts=FaultyTts(SHORT, never))
+    )
     caller = call(script, these)
     assert (caller.verdicts, caller.errors) == (["failed"], ["engine_timeout"])
 

@@ -614,7 +614,7 @@ def test_a_reply_without_words_is_a_failure_and_no_silence() -> None:
 # --- clients that go, stall or misbehave -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tenth", range(0, 60))
+@pytest.mark.parametrize("tenth", range(60))
 def test_a_client_may_go_at_any_instant_of_a_turn(tenth: int) -> None:
     """Leases and lanes come back, no task is left, and the turn it was in has its one verdict."""
 
@@ -832,9 +832,7 @@ def test_a_draining_server_closes_an_idle_session_at_once() -> None:
 # --- the protocol ----------------------------------------------------------------------------------------------
 
 
-def protocol(
-    *frames: str | bytes, started: bool = True, query: dict[str, str] | None = None
-) -> Caller:
+def protocol(*frames: str | bytes, started: bool = True, query: dict[str, str] | None = None) -> Caller:
     """Send the frames, wait a little, and end if the server has not."""
 
     async def script(caller: Caller) -> None:
@@ -863,9 +861,7 @@ def protocol(
         ('{"type": "reply.create", "instructions": "Shout."}', "unsupported", "type"),
     ],
 )
-def test_a_message_that_cannot_be_honoured_is_told_and_survived(
-    frame: str, code: str, field: str | None
-) -> None:
+def test_a_message_that_cannot_be_honoured_is_told_and_survived(frame: str, code: str, field: str | None) -> None:
     """Counted, answered with its field, and the session goes on."""
     caller = protocol(frame, encode_client(wire.InputText("Hello.")))
     assert [(error.code, error.field) for error in caller.of(wire.Error)] == [(code, field)]
@@ -934,9 +930,7 @@ def test_a_budget_out_of_range_is_refused(value: str) -> None:
     assert caller.closed is not None and caller.closed.code == 4400
 
 
-@pytest.mark.parametrize(
-    "frame", [b"\0" * 648, '{"type": "input.commit"}'], ids=["sound", "message"]
-)
+@pytest.mark.parametrize("frame", [b"\0" * 648, '{"type": "input.commit"}'], ids=["sound", "message"])
 def test_nothing_comes_before_the_start(frame: str | bytes) -> None:
     """Out of order, and closed."""
     caller = protocol(frame, started=False)
@@ -1005,12 +999,10 @@ def together(
     scripts: dict[str, Callable[[Caller], Any]], these: Engines, config: Config | None = None
 ) -> dict[str, Caller]:
     async def main() -> dict[str, Caller]:
-        async with open_house(these, config) as house:
-            async with asyncio.TaskGroup() as group:
-                tasks = {
-                    ident: group.create_task(visit(house, script, ident=ident))
-                    for ident, script in scripts.items()
-                }
+        async with open_house(these, config) as house, asyncio.TaskGroup() as group:
+            tasks = {
+                ident: group.create_task(visit(house, script, ident=ident)) for ident, script in scripts.items()
+            }
         check_nothing_left()
         return {ident: task.result() for ident, task in tasks.items()}
 

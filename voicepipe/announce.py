@@ -61,7 +61,5 @@ def _turn_ended(record: core.TurnRecord) -> wire.TurnEnded:
             saved_ms=_ms(ahead.saved_s),
             wasted_ms=_ms(ahead.wasted_s),
         ),
-        blame=None
-        if blame is None
-        else wire.Blame(stage=blame.stage.value, kind=blame.kind, ms=_ms(blame.over_s)),
+        blame=None if blame is None else wire.Blame(stage=blame.stage.value, kind=blame.kind, ms=_ms(blame.over_s)),
     )

@@ -84,7 +84,7 @@ async def serving(
         clock = asyncio.get_running_loop().time
         loaded = await asyncio.to_thread(load)
         engines = loaded.engines
-        warm = await asyncio.to_thread(lambda: asyncio.run(warm_up(engines, clock)))
+        warm = await warm_up(engines, clock)
         placement = {WorkKind(kind): lane for kind, lane in loaded.placement.items()}
         vad_frame_s = engines.vad.open().frame_samples / 16_000
         expected_ms = achievable_ms(warm, config, engines.vad.lag_s, vad_frame_s)
@@ -107,7 +107,7 @@ async def serving(
                 finally:
                     await server.stop(config.limits.grace_s)
         finally:
-            engines.llm.close()
+            await engines.llm.aclose()
 
 
 def _server_settings(config: Config, tokens: frozenset[str], web_files: Path | None) -> ServerSettings:

@@ -84,9 +84,7 @@ def silence(n_samples: int) -> Samples:
 
 def to_pcm16(samples: Samples) -> bytes:
     """Little-endian PCM16, clipped. The inverse of `from_pcm16`, bit for bit."""
-    pcm: NDArray[np.int16] = np.clip(np.rint(samples * _PCM16_SCALE), -_PCM16_SCALE, _PCM16_SCALE - 1).astype(
-        "<i2"
-    )
+    pcm: NDArray[np.int16] = np.clip(np.rint(samples * _PCM16_SCALE), -_PCM16_SCALE, _PCM16_SCALE - 1).astype("<i2")
     return pcm.tobytes()
 
 

@@ -20,8 +20,8 @@ from voicepipe.config import Config, parse_config
 from voicepipe.conversation import Call, converse, load_clips, spoken_question
 from voicepipe.engines.table import Loaded, find_models, load
 from voicepipe.errors import ConfigError, Refused, VoicepipeError
-from voicepipe.models.progress import TerminalReporter, size_text
 from voicepipe.models.place import default_root
+from voicepipe.models.progress import TerminalReporter, size_text
 from voicepipe.models.store import ModelStore
 from voicepipe.resources import browser_dir
 from voicepipe.show import Display, JsonLines, Reporter
@@ -125,9 +125,7 @@ def _add_models(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _add_clips(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--wav", action="append", type=Path, metavar="F", help="say this recording (repeatable)"
-    )
+    parser.add_argument("--wav", action="append", type=Path, metavar="F", help="say this recording (repeatable)")
     parser.add_argument("--out", type=Path, metavar="F", help="write the replies to this WAV")
     parser.add_argument("--json", action="store_true", help="one JSON object per turn, a summary last")
 
@@ -136,9 +134,7 @@ def _add_promise(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--operating-point", choices=("fast", "balanced", "safe"), help="how soon a pause ends a turn"
     )
-    parser.add_argument(
-        "--enforcement", choices=("degrade", "enforce", "observe"), help="what a late turn gets"
-    )
+    parser.add_argument("--enforcement", choices=("degrade", "enforce", "observe"), help="what a late turn gets")
     parser.add_argument("--budget-ms", type=float, metavar="MS", help="end of speech to sound (default 200)")
 
 
@@ -216,9 +212,7 @@ def _loader(config: Config, store: ModelStore) -> Callable[[], Loaded]:
     """Fetches what is missing now, with progress; what it returns loads later, in a thread."""
     models = find_models(config.engines, store.resolve)
     api_key = os.environ.get("VOICEPIPE_LLM_API_KEY")
-    return lambda: load(
-        config.engines, models, sessions=config.limits.max_sessions, api_key=api_key
-    )
+    return lambda: load(config.engines, models, sessions=config.limits.max_sessions, api_key=api_key)
 
 
 # --- serve
@@ -263,7 +257,8 @@ def _stop_now(served: Serving, loop: asyncio.AbstractEventLoop) -> None:
 
 def _ready_text(config: Config, served: Serving) -> str:
     warm = served.warm
-    parts = f"decode {1000 * warm.final_s:.0f}, think {1000 * warm.clause_s:.0f}, speak {1000 * warm.audio_s:.0f} ms"
+    spans = {"decode": warm.final_s, "think": warm.clause_s, "speak": warm.audio_s}
+    parts = ", ".join(f"{name} {1000 * span_s:.0f} ms" for name, span_s in spans.items())
     text = (
         f"ready: ws://{config.host}:{served.server.port}/v1/voice; an unhurried turn takes "
         f"{served.achievable_ms:.0f} ms here ({parts}), the budget is {config.budget_ms:.0f} ms"

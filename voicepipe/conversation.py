@@ -73,9 +73,7 @@ async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> Non
         reporter.on_end(report.summary, written)
 
 
-async def _through(
-    session: Session, clips: Sequence[Clip], played: bytearray, reporter: Reporter
-) -> TalkReport:
+async def _through(session: Session, clips: Sequence[Clip], played: bytearray, reporter: Reporter) -> TalkReport:
     async with AsyncExitStack() as stack:
         speaker = _loudspeaker(stack, session.ready.output_rate, reporter)
         source: Source

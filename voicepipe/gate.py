@@ -141,9 +141,7 @@ class Gate:
         return any(matches)  # every one was compared: time tells nothing about which
 
 
-def _refused(
-    reason: str, retry_after_ms: int, status: HTTPStatus = HTTPStatus.SERVICE_UNAVAILABLE
-) -> TurnedAway:
+def _refused(reason: str, retry_after_ms: int, status: HTTPStatus = HTTPStatus.SERVICE_UNAVAILABLE) -> TurnedAway:
     return TurnedAway(reason, refusal_reply(Refuse(reason, retry_after_ms), status))
 
 

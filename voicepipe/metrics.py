@@ -54,16 +54,12 @@ class Metrics:
         self._define_work(registry)
 
     def _define_sessions(self, registry: CollectorRegistry) -> None:
-        self._sessions = Gauge(
-            "voicepipe_sessions_active", "Sessions from admission to close", registry=registry
-        )
+        self._sessions = Gauge("voicepipe_sessions_active", "Sessions from admission to close", registry=registry)
         self._leases = Gauge("voicepipe_leases", "Leases held", ["kind"], registry=registry)
         self._refusals = Counter(
             "voicepipe_refusals", "Requests refused before a session", ["reason"], registry=registry
         )
-        self._client_errors = Counter(
-            "voicepipe_client_errors", "Faults of clients", ["code"], registry=registry
-        )
+        self._client_errors = Counter("voicepipe_client_errors", "Faults of clients", ["code"], registry=registry)
         self._session_failures = Counter(
             "voicepipe_session_failures", "Sessions ended by a bug of the server", registry=registry
         )
@@ -101,9 +97,7 @@ class Metrics:
             "voicepipe_engine_failures", "Engine calls that failed", ["stage"], registry=registry
         )
         self._busy = Counter("voicepipe_device_busy_seconds", "Device time used", ["stage"], registry=registry)
-        self._chunks = Counter(
-            "voicepipe_chunks", "Chunks run by a device", ["stage", "class"], registry=registry
-        )
+        self._chunks = Counter("voicepipe_chunks", "Chunks run by a device", ["stage", "class"], registry=registry)
         self._stale_audio = Counter(
             "voicepipe_stale_audio_seconds",
             "Reply audio dropped because its epoch or revision had passed",

@@ -231,9 +231,7 @@ class VoiceServer:
         visit = ws.visit = _visit(ws, request)
         reply = self._pages.answer(visit)
         if reply is None:
-            turned_away = self._gate.check(
-                visit, self._crowd(ws), port=self.port, draining=self.draining.is_set()
-            )
+            turned_away = self._gate.check(visit, self._crowd(ws), port=self.port, draining=self.draining.is_set())
             if turned_away is None:
                 return None
             self._metrics.refused(turned_away.reason)

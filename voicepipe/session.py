@@ -398,9 +398,7 @@ class Session:
                 self._broken.set_exception(exc)
 
 
-def _turn_settings(
-    config: Config, start: wire.SessionStart, budget_ms: float, output_rate: int
-) -> TurnSettings:
+def _turn_settings(config: Config, start: wire.SessionStart, budget_ms: float, output_rate: int) -> TurnSettings:
     return TurnSettings(
         reply=ReplySettings(PlayoutSettings(output_rate), max_tokens=config.max_reply_tokens),
         patience=OPERATING_POINTS[start.operating_point or config.operating_point],

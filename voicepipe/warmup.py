@@ -6,6 +6,7 @@ clause. First inferences are slow (memory, kernels, caches): the second round co
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from voicepipe.engines.base import (
     Engines,
     LlmSlot,
     MaybeAwaitable,
+    Placement,
     Prompt,
     Tts,
     Window,
@@ -31,8 +33,11 @@ from voicepipe.engines.base import (
 QUESTION = "What can you tell me about the weather today?"
 ROUNDS = 2
 _SESSION = "warm-up"
+_CONTEXT = Context(_SESSION, 1, 1, 0)
 _SYSTEM = ChatMessage("system", "Answer in one short sentence.")
 _MAX_TOKENS = 24
+_ANYTHING = "Sure."
+"""Spoken where the model had nothing to say: the voice is to be measured all the same."""
 
 T = TypeVar("T")
 
@@ -54,52 +59,53 @@ class WarmUp:
 
 
 async def warm_up(engines: Engines, clock: Callable[[], float]) -> WarmUp:
-    """Blocks the caller's thread where the engines do. Raises EngineError where one does not work."""
-    question = resample(await speak(engines.tts, QUESTION), engines.tts.sample_rate_hz, RATE_HZ)
+    """What blocks runs on a thread meanwhile. Raises EngineError where an engine does not work."""
+    spoken = await speak(engines.tts, QUESTION)
+    question = resample(spoken, engines.tts.sample_rate_hz, RATE_HZ)
     stream, slot = engines.asr.open(), engines.llm.open(_SESSION)
     try:
         for _ in range(ROUNDS):
-            measured = await _turn(engines.tts, stream, slot, question, clock)
+            measured = await _turn(engines, stream, slot, question, clock)
     finally:
         stream.close()
         slot.close()
     return measured
 
 
-async def _turn(
-    tts: Tts, stream: AsrStream, slot: LlmSlot, question: Samples, clock: Callable[[], float]
-) -> WarmUp:
-    ctx = Context(_SESSION, 1, 1, 0)
-    begun = clock()
-    window = Window(1, 0, question, len(question))
-    heard = await _awaited(stream.decode(window, final=True, ctx=ctx))
-    decoded = clock()
-    prompt = Prompt((_SYSTEM, ChatMessage("user", heard.text or QUESTION)), _MAX_TOKENS)
-    generation, splitter = slot.generate(prompt, ctx), ClauseSplitter()
-    clauses: list[str] = []
-    while not clauses:
-        step = await _awaited(generation.step())
-        clauses = splitter.feed(step.text)
-        if step.finish is not None:
-            clauses += splitter.flush() or ["Sure."]
-    generation.cancel()
-    thought = clock()
-    await _awaited(tts.synthesize(clauses[0], ctx, first=True).step())
-    return WarmUp(decoded - begun, thought - decoded, clock() - thought)
-
-
 async def speak(tts: Tts, text: str) -> Samples:
     """The whole text, at the voice's own rate."""
-    ctx = Context(_SESSION, 1, 1, 0)
-    synthesis, pieces = tts.synthesize(text, ctx, first=False), []
+    synthesis, pieces = tts.synthesize(text, _CONTEXT, first=False), []
     while True:
-        step = await _awaited(synthesis.step())
+        step = await _chunk(tts.placement, synthesis.step)
         pieces.append(step.samples)
         if step.last:
             return np.concatenate(pieces)
 
 
-async def _awaited(value: MaybeAwaitable[T]) -> T:
+async def _turn(
+    engines: Engines, stream: AsrStream, slot: LlmSlot, question: Samples, clock: Callable[[], float]
+) -> WarmUp:
+    asr, llm, tts = engines.asr.placement, engines.llm.placement, engines.tts.placement
+    begun = clock()
+    window = Window(1, 0, question, len(question))
+    heard = await _chunk(asr, lambda: stream.decode(window, final=True, ctx=_CONTEXT))
+    decoded = clock()
+    prompt = Prompt((_SYSTEM, ChatMessage("user", heard.text or QUESTION)), _MAX_TOKENS)
+    generation, splitter = slot.generate(prompt, _CONTEXT), ClauseSplitter()
+    clauses: list[str] = []
+    while not clauses:
+        step = await _chunk(llm, generation.step)
+        clauses = splitter.feed(step.text)
+        if step.finish is not None:
+            clauses += splitter.flush() or [_ANYTHING]
+    generation.cancel()
+    thought = clock()
+    await _chunk(tts, engines.tts.synthesize(clauses[0], _CONTEXT, first=True).step)
+    return WarmUp(decoded - begun, thought - decoded, clock() - thought)
+
+
+async def _chunk(placement: Placement, call: Callable[[], MaybeAwaitable[T]]) -> T:
+    value = await asyncio.to_thread(call) if placement == "thread" else call()
     if inspect.isawaitable(value):
         return await _typed(value)
     return value

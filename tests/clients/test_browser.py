@@ -300,9 +300,7 @@ async def test_a_drain_and_a_session_that_is_ended_are_told(tmp_path: Path) -> N
         with clean(tab, url):
             await tab.go(url)
             seen = "new MutationObserver(() => seen.push(document.body.innerText)).observe(document.body, what)"
-            await tab.value(
-                f"{{ const what = {{subtree: true, childList: true}}; globalThis.seen = []; {seen} }}"
-            )
+            await tab.value(f"{{ const what = {{subtree: true, childList: true}}; globalThis.seen = []; {seen} }}")
             await tab.type("#text", "Hello")
             await tab.until("document.body.dataset.state === 'idle'")
             told = "\n".join(await tab.value("seen"))

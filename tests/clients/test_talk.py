@@ -154,9 +154,7 @@ async def test_nobody_answers() -> None:
     """Silence goes on for 3 s after the recording, then the talk ends without a turn."""
     clock = Clock()
     server = Server(clock)
-    source = ClipSource(
-        [make_clip("hush", np.zeros(1600, np.float32), RATE)], RATE, clock=clock, sleep=clock.sleep
-    )
+    source = ClipSource([make_clip("hush", np.zeros(1600, np.float32), RATE)], RATE, clock=clock, sleep=clock.sleep)
     report = await talk(server, source, clock=clock)
     assert report.turns == []
     assert report.summary["turns"] == 0

@@ -275,6 +275,4 @@ def test_spread_by_nearest_rank() -> None:
 
 
 def test_refused() -> None:
-    assert refused_summary(Refused("capacity", 1500)) == {
-        "refused": {"reason": "capacity", "retry_after_ms": 1500}
-    }
+    assert refused_summary(Refused("capacity", 1500)) == {"refused": {"reason": "capacity", "retry_after_ms": 1500}}

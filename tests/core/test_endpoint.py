@@ -15,9 +15,7 @@ F = 512
 """Samples of a frame: 32 ms."""
 
 
-def play(
-    endpointer: Endpointer, probabilities: Iterable[float], at_frame: int = 0
-) -> list[EndpointEvent]:
+def play(endpointer: Endpointer, probabilities: Iterable[float], at_frame: int = 0) -> list[EndpointEvent]:
     events: list[EndpointEvent] = []
     for index, probability in enumerate(probabilities, at_frame):
         events += endpointer.on_frame(probability, index * F, F)

@@ -123,9 +123,7 @@ def test_an_open_end_asks_for_time(text: str, floor_s: float) -> None:
         ("", None, 0.640),
     ],
 )
-def test_the_text_can_only_lengthen_the_wait(
-    text: str, completeness: float | None, silence_s: float
-) -> None:
+def test_the_text_can_only_lengthen_the_wait(text: str, completeness: float | None, silence_s: float) -> None:
     """A turn model's score replaces the guess from the text, but not what the words ask for."""
     assert needed_silence_s(text, completeness, FAST) == silence_s
 

@@ -273,9 +273,7 @@ actions = st.lists(
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(actions, st.sampled_from([1000, 16_000, 22_050, 24_000]))
-def test_frames_are_whole_in_order_and_never_far_ahead(
-    steps: list[tuple[str, int, float]], rate_hz: int
-) -> None:
+def test_frames_are_whole_in_order_and_never_far_ahead(steps: list[tuple[str, int, float]], rate_hz: int) -> None:
     """Every byte once, no gap, at most the lead and one frame ahead of the clock, and never stuck."""
     playout = Playout(replace(SETTINGS, rate_hz=rate_hz))
     playout.on_clause("Zero.")

@@ -95,9 +95,7 @@ class Conversation(RuleBasedStateMachine):
         interruptible=st.sampled_from([True, True, True, False]),
     )
     def begin(self, manual: bool, auto_reply: bool, interruptible: bool) -> None:
-        self.settings = replace(
-            SETTINGS, manual=manual, auto_reply=auto_reply, interruptible=interruptible
-        )
+        self.settings = replace(SETTINGS, manual=manual, auto_reply=auto_reply, interruptible=interruptible)
         self.turns = Turns("s", self.settings, count(1))
         self.take(self.turns.on_opened(self.now))
 

@@ -131,9 +131,7 @@ def test_nothing_is_sent_before_the_release() -> None:
 def test_a_reply_with_little_audio_ahead_is_urgent_and_with_much_it_is_not() -> None:
     """Playback that is about to run dry goes before everything else."""
     reply = released()
-    assert asked(reply.on_thought("One. Two. Three. Four. ", False, 0.0)) == [
-        (WorkKind.SPEAK, WorkClass.STARTED)
-    ]
+    assert asked(reply.on_thought("One. Two. Three. Four. ", False, 0.0)) == [(WorkKind.SPEAK, WorkClass.STARTED)]
     assert asked(reply.on_spoken(pcm(1.0), True, 0.0)) == [(WorkKind.SPEAK, WorkClass.AHEAD)]
 
 

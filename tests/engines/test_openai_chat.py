@@ -352,7 +352,7 @@ async def test_closing_a_slot_closes_its_stream() -> None:
 
 async def test_a_closed_engine_leases_nothing() -> None:
     async with engine("http://127.0.0.1:1/v1") as llm:
-        llm.close()
+        await llm.aclose()
         with pytest.raises(EngineError, match="is closed"):
             llm.open("s")
 

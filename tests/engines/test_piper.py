@@ -279,9 +279,7 @@ def test_a_small_rest_joins_the_window_before_it() -> None:
     most=st.integers(1, 200),
     reach=st.integers(0, 30),
 )
-def test_windows_cover_every_frame_once_and_stay_bounded(
-    frames: int, first: int, most: int, reach: int
-) -> None:
+def test_windows_cover_every_frame_once_and_stay_bounded(frames: int, first: int, most: int, reach: int) -> None:
     plan = plan_windows(frames, first, most, reach)
     assert [i for start, stop in plan for i in range(start, stop)] == list(range(frames))
     assert all(stop - start <= most + reach for start, stop in plan)

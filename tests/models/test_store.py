@@ -256,9 +256,7 @@ def test_without_locks_a_fetch_leaves_nothing_behind(shop: Shop) -> None:
 
 
 @pytest.mark.usefixtures("no_locks")
-def test_without_locks_the_slower_of_two_takes_what_is_there(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_locks_the_slower_of_two_takes_what_is_there(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     rename = os.replace
 
     def overtaken(source: str | Path, target: str | Path) -> None:

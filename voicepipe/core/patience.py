@@ -24,9 +24,7 @@ _OPEN_WORDS = frozenset(
 """English words that hardly ever end an utterance: articles, conjunctions, prepositions, auxiliaries,
 fillers."""
 
-_CLOSED_PHRASE = re.compile(
-    r"(?i)\b(who|what|where|when|how) (?:it|that|this|they|you|we|i) (?:is|are|was|were)$"
-)
+_CLOSED_PHRASE = re.compile(r"(?i)\b(who|what|where|when|how) (?:it|that|this|they|you|we|i) (?:is|are|was|were)$")
 _DIGITS = re.compile(r"(?:\d[\d\s\-,.]*)$")
 _SPELLING = re.compile(r"(?i)(?:^|[\s\-])[a-z](?:[\s\-]+[a-z])+$")
 _WORD = re.compile(r"[\w']+")

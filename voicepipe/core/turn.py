@@ -211,9 +211,7 @@ class Turns:
                 return [PartialTranscript(turn.number, stable, tentative)]
         return []
 
-    def on_thought(
-        self, work: Work, text: str, finished: bool, timing: Timing, now: float
-    ) -> list[TurnCommand]:
+    def on_thought(self, work: Work, text: str, finished: bool, timing: Timing, now: float) -> list[TurnCommand]:
         if work.kind is WorkKind.WARM:
             return self._on_warmed(work, finished)
         reply = self._reply_of(work, timing, now)

@@ -210,7 +210,9 @@ class Llm(Protocol):
         """Lease a slot. Raises EngineBusy."""
         ...
 
-    def close(self) -> None: ...
+    async def aclose(self) -> None:
+        """Let go of model and connections. No slot is leased any more."""
+        ...
 
 
 # --- Tts -------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ class LlamaCpp:
             raise EngineBusy(f"all {self.slots} slots of {self.name} are leased")
         return _Slot(self._runtime, self._free.pop(0), self._sampling, self._free)
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Forget the model. Its memory goes with the last slot and the last running chunk that uses it."""
         self._runtime = None
 

@@ -141,13 +141,9 @@ class OpenAiChat:
         self._open += 1
         return _Slot(self, self._endpoint)
 
-    def close(self) -> None:
-        """Lease no more slots. Connections are closed by `aclose`."""
-        self._closed = True
-
     async def aclose(self) -> None:
-        """Close every stream and connection."""
-        self.close()
+        """Lease no more slots; close every stream and connection."""
+        self._closed = True
         while self._closers:
             await asyncio.wait(self._closers)
         await self._client.aclose()
@@ -302,9 +298,7 @@ class _Generation:
             advice = _ADVICE.get(status, "check base_url, the model's name and the endpoint's log")
             raise EngineUnavailable(f"{self._endpoint.host} answered {status}: {advice}")
         if "application/json" in response.headers.get("content-type", ""):
-            raise EngineUnavailable(
-                f"{self._endpoint.host} does not stream its answer; use an endpoint that does"
-            )
+            raise EngineUnavailable(f"{self._endpoint.host} does not stream its answer; use an endpoint that does")
         self._slot.on_success()
 
     async def _abort(self) -> None:
@@ -348,9 +342,7 @@ def _choice(endpoint: _Endpoint, data: str) -> dict[str, Any] | None:
         raise EngineUnavailable(f"{endpoint.host} sent an event that is not an object")
     failure = event.get("error")
     if failure is not None:
-        raise EngineUnavailable(
-            f"{endpoint.host} broke off with an error{_kind(failure)}; see the endpoint's log"
-        )
+        raise EngineUnavailable(f"{endpoint.host} broke off with an error{_kind(failure)}; see the endpoint's log")
     choices = event.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         return None

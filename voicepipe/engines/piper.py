@@ -158,9 +158,7 @@ class PiperTts:
         state = self._graph.read(feed)
         if utterance.phonemes > self._pacing.joint_phonemes:
             yield TtsStep(_NOTHING, last=False)
-        plan = plan_windows(
-            self._graph.frames(state), first_frames, self._pacing.frames, self._graph.reach_frames
-        )
+        plan = plan_windows(self._graph.frames(state), first_frames, self._pacing.frames, self._graph.reach_frames)
         for start, stop in plan:
             yield TtsStep(self._graph.decode(state, start, stop), last=stop == self._graph.frames(state))
 

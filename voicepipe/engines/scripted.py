@@ -141,7 +141,7 @@ class ScriptedLlm:
     def generation(self, prompt: Prompt) -> ScriptedGeneration:
         return ScriptedGeneration(self._config, self._occupier, prompt.max_tokens)
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Nothing is held."""
 
 

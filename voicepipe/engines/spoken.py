@@ -275,8 +275,7 @@ def _rule(pattern: str, said: str | Callable[[Match[str]], str], flags: int = 0)
 
 
 _EMOJI = (
-    "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2300-\u23ff\u200d\u20e3\ufe0e\ufe0f"
-    "\U000e0020-\U000e007f™®©"
+    "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2300-\u23ff\u200d\u20e3\ufe0e\ufe0f\U000e0020-\U000e007f™®©"
 )
 _MONTH = rf"(?:{'|'.join(MONTHS)})"
 _SIGN = f"[{''.join(CURRENCIES)}]"

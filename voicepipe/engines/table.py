@@ -50,9 +50,7 @@ def find_models(config: EnginesConfig, resolve: Resolve) -> Models | None:
     return Models(resolve(config.asr, "asr"), llm, resolve(config.tts, "tts"))
 
 
-def load(
-    config: EnginesConfig, models: Models | None, *, sessions: int, api_key: str | None
-) -> Loaded:
+def load(config: EnginesConfig, models: Models | None, *, sessions: int, api_key: str | None) -> Loaded:
     """Blocking: seconds for the default models. Raises MissingExtra and ModelError."""
     if models is None:
         return _scripted(config, sessions)

@@ -134,9 +134,7 @@ def _add_table_walk(graph: Any, draw: Node, rng: np.random.Generator) -> None:
 
 def _decoder_input(nodes: Iterable[Node]) -> str:
     """What the decoder's first convolution reads: found by the name that training gives it."""
-    found = [
-        n for n in nodes if n.op_type == "Conv" and ("dec.conv_pre" in n.input[1] or "dec/conv_pre" in n.name)
-    ]
+    found = [n for n in nodes if n.op_type == "Conv" and ("dec.conv_pre" in n.input[1] or "dec/conv_pre" in n.name)]
     if len(found) != 1:
         raise CannotCut(f"{len(found)} convolutions are called dec.conv_pre, not one")
     return str(found[0].input[0])

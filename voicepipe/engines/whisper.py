@@ -69,9 +69,7 @@ class WhisperAsr:
         if isinstance(model_path, Path) and not (model_path / "model.bin").is_file():
             raise ModelMissing(f"no Whisper model in {model_path}: model.bin is not there")
         try:
-            loaded = WhisperModel(
-                str(model_path), device=device, compute_type=compute_type, cpu_threads=threads
-            )
+            loaded = WhisperModel(str(model_path), device=device, compute_type=compute_type, cpu_threads=threads)
         except (ValueError, RuntimeError, OSError) as error:
             raise ModelError(f"cannot load the Whisper model {model_path}: {error}") from error
         self._model = loaded.model
@@ -81,9 +79,7 @@ class WhisperAsr:
         self._sot = self._token("<|startoftranscript|>")
         self._end_of_text = self._token("<|endoftext|>")
         self._language = self._fixed_language(language)
-        self._silence = self._encode(
-            np.full((self._log_mel.n_mels, MAX_FRAMES), SILENCE_LEVEL, dtype=np.float32)
-        )
+        self._silence = self._encode(np.full((self._log_mel.n_mels, MAX_FRAMES), SILENCE_LEVEL, dtype=np.float32))
         self._guards: Counter[str] = Counter()
         self._guards_lock = threading.Lock()
 

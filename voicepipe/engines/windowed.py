@@ -66,9 +66,7 @@ class Heard(Generic[StatesT]):
 class Recogniser(Protocol[StatesT]):
     """Decodes one piece of audio. Keeps nothing from call to call."""
 
-    def hear(
-        self, audio: Samples, *, speech_s: float, tail_s: float, language: str | None
-    ) -> Heard[StatesT]: ...
+    def hear(self, audio: Samples, *, speech_s: float, tail_s: float, language: str | None) -> Heard[StatesT]: ...
 
     def timed_words(self, heard: Heard[StatesT], audio: Samples) -> Sequence[TimedWord]: ...
 

