@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from voicepipe.config import Config, LimitsConfig, ScriptedConfig
 from voicepipe.connection import ConnectionClosed, MemoryConnection
 from voicepipe.core.events import TurnRecord, WorkKind
 from voicepipe.device import Device
-from voicepipe.engines.base import Context, Engines, Prompt, Samples, Transcript, Window
+from voicepipe.engines.base import Context, Engines, Prompt, Transcript, Window
 from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTts, ScriptedVad
 from voicepipe.session import Services, serve_session
 from voicepipe.wire import messages as wire
@@ -428,10 +428,8 @@ async def visit(
     async with asyncio.TaskGroup() as group:
         group.create_task(caller.be_served())
         listening = group.create_task(caller.listen())
-        try:
+        with suppress(ConnectionClosed):  # the server may let go of the caller in mid-sentence
             await script(caller)
-        except ConnectionClosed:
-            pass  # the server let go of the caller in mid-sentence
         caller.reading = True
         if caller.closed is None:
             await caller.hang_up()
@@ -502,9 +500,3 @@ def check_call(caller: Caller) -> None:
                 assert epoch == open_epoch, "sound of a reply that is not open"
                 assert offset == expected, "a gap in the reply"
                 expected += len(pcm) // 2
-
-
-def pcm_level(pcm: bytes) -> float:
-    """Loudest sample, of full scale."""
-    samples: Samples = np.frombuffer(pcm, "<i2").astype(np.float32) / 32768
-    return float(np.abs(samples).max(initial=0.0))

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -130,7 +131,7 @@ def test_what_is_retired_or_withdrawn_is_dropped_without_running() -> None:
     async def story(one: Bench) -> None:
         ran: list[int] = []
         for ident in (1, 2, 3):
-            one.submit(work(ident, epoch=ident), lambda ident=ident: ran.append(ident))
+            one.submit(work(ident, epoch=ident), partial(ran.append, ident))
         one.device.withdraw(work(3, epoch=3))
         one.device.retire("a", 3, 0)
         await asyncio.sleep(1)

@@ -25,7 +25,7 @@ FRAME = 512
 
 def tone(seconds: float, level: float = 0.2) -> bytes:
     wave = level * np.sin(np.arange(round(seconds * RATE)) * 0.3)
-    return (wave * 32767).astype("<i2").tobytes()
+    return bytes((wave * 32767).astype("<i2"))
 
 
 class Listener:

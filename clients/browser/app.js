@@ -102,7 +102,7 @@ class Session {
     else if (type === "refused") this.refused = message;
     else if (type === "error") this.error = message.message;
     else if (type === "turn.committed" || type === "turn.reopened") this.play({ oldest: epoch });
-    else if (type === "reply.interrupted") void 0;
+    else if (type === "reply.interrupted") this.play({ oldest: epoch + 1 });
     else if (type === "reply.done") this.play({ total: message.samples, epoch });
     else if (type === "reply.text") message.offset_samples ??= this.received.epoch === epoch ? this.received.samples : 0;
     onMessage(this, message);

@@ -120,6 +120,7 @@ async def check_llm(llm: Llm) -> str:
         one.close()
         one.close()
     llm.open("again").close()
+    await llm.aclose()
     return "".join(step.text for step in steps)
 
 

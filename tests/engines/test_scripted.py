@@ -204,7 +204,7 @@ def test_cancelling_and_closing_are_harmless() -> None:
         generation.cancel()
         synthesis.cancel()
         stream.close()
-    ScriptedLlm(config, 1).close()
+    settled(ScriptedLlm(config, 1).aclose())
 
 
 @pytest.mark.parametrize(("occupy", "placement"), [("sleep", "loop"), ("spin", "thread")])

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pytest
@@ -15,9 +15,11 @@ from voicepipe.engines.hypothesis import normalise_all, split_words
 from voicepipe.engines.windowed import FULL_WINDOW_S, TAIL_S, WindowedStream
 from voicepipe.errors import ConfigError, ModelError, ModelMissing
 
+if TYPE_CHECKING:
+    from voicepipe.engines.whisper import WhisperAsr
+
 whisper = pytest.importorskip("voicepipe.engines.whisper", reason="needs the extra 'local'")
 pytestmark = pytest.mark.models
-Asr: TypeAlias = "whisper.WhisperAsr"
 States: TypeAlias = NDArray[np.float32]
 
 CTX = Context(session="s", turn=1, epoch=0, revision=0)
@@ -28,8 +30,9 @@ TWO_CITIES = (
 
 
 @pytest.fixture(scope="module")
-def asr(whisper_dir: Path) -> Asr:
-    return whisper.WhisperAsr(whisper_dir, threads=2)
+def asr(whisper_dir: Path) -> "WhisperAsr":
+    loaded: WhisperAsr = whisper.WhisperAsr(whisper_dir, threads=2)
+    return loaded
 
 
 def load(path: Path) -> Samples:
@@ -45,7 +48,7 @@ def words(text: str) -> list[str]:
     return normalise_all(split_words(text))
 
 
-def feed(stream: WindowedStream[object], audio: Samples, *, utterance: int = 1, start: int = 0) -> list[Transcript]:
+def feed(stream: WindowedStream[States], audio: Samples) -> list[Transcript]:
     """Partials every 0.3 s of media time, and a final at the end."""
     transcripts: list[Transcript] = []
     hop = seconds(0.3)
@@ -59,36 +62,36 @@ def feed(stream: WindowedStream[object], audio: Samples, *, utterance: int = 1, 
 # --- what it hears ----------------------------------------------------------------------------------------
 
 
-def test_real_speech_is_heard_word_for_word(asr: Asr, speech_dir: Path) -> None:
+def test_real_speech_is_heard_word_for_word(asr: "WhisperAsr", speech_dir: Path) -> None:
     transcripts = feed(asr.open(), load(speech_dir / "beckett.wav"))
     assert words(transcripts[-1].text) == words(BECKETT)
 
 
-def test_speech_that_repeats_itself_is_neither_cut_nor_looped(asr: Asr, speech_dir: Path) -> None:
+def test_speech_that_repeats_itself_is_neither_cut_nor_looped(asr: "WhisperAsr", speech_dir: Path) -> None:
     final = feed(asr.open(), load(speech_dir / "two_cities.wav")[: seconds(8.5)])[-1]
     assert words(final.text) == words(TWO_CITIES)
     assert final.rejected is None
 
 
-def test_one_decode_without_partials_hears_the_same(asr: Asr, speech_dir: Path) -> None:
+def test_one_decode_without_partials_hears_the_same(asr: "WhisperAsr", speech_dir: Path) -> None:
     audio = load(speech_dir / "two_cities.wav")[: seconds(8.5)]
     transcript = asr.open().decode(Window(1, 0, audio, len(audio)), final=True, ctx=CTX)
     assert words(transcript.text) == words(TWO_CITIES)
 
 
-def test_a_clip_cut_at_its_last_phoneme_keeps_its_last_word(asr: Asr, speech_dir: Path) -> None:
+def test_a_clip_cut_at_its_last_phoneme_keeps_its_last_word(asr: "WhisperAsr", speech_dir: Path) -> None:
     audio = load(speech_dir / "beckett.wav")
     end = np.flatnonzero(np.abs(audio) > 0.02)[-1]
     assert words(feed(asr.open(), audio[:end])[-1].text) == words(BECKETT)
 
 
-def test_partials_never_take_back_a_stable_word(asr: Asr, speech_dir: Path) -> None:
+def test_partials_never_take_back_a_stable_word(asr: "WhisperAsr", speech_dir: Path) -> None:
     partials = feed(asr.open(), load(speech_dir / "two_cities.wav")[: seconds(20)])[:-1]
     for before, after in pairwise(partials):
         assert after.stable.startswith(before.stable)
 
 
-def test_speech_goes_on_after_a_pause_that_was_none(asr: Asr, speech_dir: Path) -> None:
+def test_speech_goes_on_after_a_pause_that_was_none(asr: "WhisperAsr", speech_dir: Path) -> None:
     audio = load(speech_dir / "beckett.wav")
     stream = asr.open()
     first = stream.decode(Window(1, 0, audio[: seconds(5.9)], seconds(5.5)), final=True, ctx=CTX)
@@ -98,7 +101,7 @@ def test_speech_goes_on_after_a_pause_that_was_none(asr: Asr, speech_dir: Path) 
     assert words(second.text) == words(BECKETT)
 
 
-def test_long_silence_inside_an_utterance_doubles_no_word(asr: Asr, speech_dir: Path) -> None:
+def test_long_silence_inside_an_utterance_doubles_no_word(asr: "WhisperAsr", speech_dir: Path) -> None:
     audio = load(speech_dir / "beckett.wav")
     pause = np.zeros(seconds(20), np.float32)
     final = feed(asr.open(), np.concatenate((audio, pause, audio)))[-1]
@@ -124,13 +127,13 @@ def noises() -> dict[str, Samples]:
 
 
 @pytest.mark.parametrize("name", noises())
-def test_noise_and_music_say_nothing(asr: Asr, name: str) -> None:
+def test_noise_and_music_say_nothing(asr: "WhisperAsr", name: str) -> None:
     transcripts = feed(asr.open(), noises()[name].astype(np.float32))
     assert [transcript.text for transcript in transcripts if transcript.text] == []
     assert transcripts[-1].rejected is not None
 
 
-def test_a_sample_that_is_no_number_costs_the_step_only(asr: Asr, speech_dir: Path) -> None:
+def test_a_sample_that_is_no_number_costs_the_step_only(asr: "WhisperAsr", speech_dir: Path) -> None:
     audio = load(speech_dir / "beckett.wav")
     bad = audio.copy()
     bad[1_000] = np.nan
@@ -144,7 +147,7 @@ def test_a_sample_that_is_no_number_costs_the_step_only(asr: Asr, speech_dir: Pa
 # --- what a step costs ------------------------------------------------------------------------------------
 
 
-def test_the_steps_of_a_long_monologue_do_not_grow(asr: Asr, speech_dir: Path) -> None:
+def test_the_steps_of_a_long_monologue_do_not_grow(asr: "WhisperAsr", speech_dir: Path) -> None:
     audio = load(speech_dir / "two_cities.wav")
     transcripts = feed(asr.open(), audio)
     assert max(transcript.encoded_s for transcript in transcripts) <= FULL_WINDOW_S + TAIL_S + 0.5
@@ -153,7 +156,7 @@ def test_the_steps_of_a_long_monologue_do_not_grow(asr: Asr, speech_dir: Path) -
 
 
 def test_the_token_cap_is_the_number_of_tokens_that_may_come(
-    asr: Asr, speech_dir: Path, monkeypatch: pytest.MonkeyPatch
+    asr: "WhisperAsr", speech_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CTranslate2 halves the `max_length` it is given: passed on as it is, it would end the text early."""
     monkeypatch.setattr(whisper, "TOKENS_PER_S", 0)
