@@ -116,6 +116,27 @@ def test_a_fresh_stretch_counts_its_speech_from_its_own_start() -> None:
     assert play(endpointer, [1, 1], 60)[-1] == Voiced(2 * F, 62 * F)
 
 
+def test_a_stretch_that_begins_late_counts_from_there() -> None:
+    """Each further frame adds its own length, wherever the stretch began."""
+    assert play(Endpointer(), [0.0] * 10 + [1, 1, 1])[-1] == Voiced(3 * F, 13 * F)
+
+
+def test_the_thresholds_themselves_are_on_the_side_of_speech() -> None:
+    """From the entry threshold on it begins, from the exit threshold on it goes on."""
+    assert isinstance(play(Endpointer(), [0.5, 0.5])[0], Onset)
+    assert play(Endpointer(), [0.499, 0.499]) == []
+
+
+def test_a_pause_is_forgotten_after_its_last_told_silence() -> None:
+    """At the limit it is still one, beyond it no more."""
+    endpointer = Endpointer(EndpointSettings(forget_s=3 * F / RATE_HZ))
+    play(endpointer, [1, 1, 0, 0, 0])
+    assert endpointer.snapshot().listening
+    assert play(endpointer, [0], 5) == [Silence(4 * F)]
+    assert not endpointer.snapshot().listening
+    assert play(endpointer, [0], 6) == []
+
+
 def test_the_same_frames_give_the_same_events() -> None:
     """A recording replays bit for bit."""
     frames = [0.1, 0.9, 0.8, 0.2, 0.6, 0.7, 0.3, 0.0] * 30

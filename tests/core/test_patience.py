@@ -29,6 +29,20 @@ def test_the_fast_point_waits_three_frames_for_what_looks_finished(score: float,
     assert FAST.silence_s(score) == silence_s
 
 
+@pytest.mark.parametrize(
+    ("score", "silence_s"),
+    [(1.0, 0.256), (0.7, 0.256), (0.69, 0.448), (0.5, 0.448), (0.49, 1.28), (0.2, 1.28), (0.19, 2.4), (0.0, 2.4)],
+)
+def test_the_balanced_point_waits_longer_at_every_step(score: float, silence_s: float) -> None:
+    """Its own table."""
+    assert BALANCED.silence_s(score) == silence_s
+
+
+def test_nothing_is_waited_for_longer_than_the_hard_cap() -> None:
+    """Two and a half seconds."""
+    assert HARD_CAP_S == 2.5
+
+
 def test_the_safe_point_never_waits_less_than_its_floor() -> None:
     """600 ms, however complete it looks; where fast waits longer, it waits as long."""
     assert [SAFE.silence_s(score) for score in (1.0, 0.3, 0.0)] == [0.6, 0.64, 1.2]

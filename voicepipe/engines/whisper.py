@@ -85,7 +85,7 @@ class WhisperAsr:
 
     @property
     def guards(self) -> Mapping[str, int]:
-        """How often each guard fired, over all streams; "repetition_retried" counts second attempts."""
+        """How often each guard fired, over all streams; "repetition_attempt" counts second attempts."""
         with self._guards_lock:
             return dict(self._guards)
 
