@@ -2,7 +2,7 @@
 
     VoicepipeError
     ├── ClientError          the peer's fault; travels as `error {code, message, field?}`
-    │   ├── BadJson, BadField, UnknownType, OutOfOrder, TooLarge, Unsupported
+    │   ├── BadJson, BadField, BadFrame, BadStart, UnknownType, OutOfOrder, TooLarge, Unsupported
     │   └── SessionLimit     idle, too long
     ├── Refused              no session for this request: reason and the time to come back
     ├── EngineError          an engine failed; costs its own turn
@@ -12,7 +12,7 @@
     ├── UsageError           wrong argument or file; exit status 2
     │   └── ConfigError, AudioFileError
     └── EnvironmentFailure   the surroundings do not allow it; exit status 1
-        └── PortInUse, NoMicrophone, ServerUnreachable, MissingExtra
+        └── PortInUse, NoMicrophone, ServerUnreachable, ConnectionLost, MissingExtra
 
 `code` is stable and documented; the text is for people and says what to do. A bug of our own is an
 AssertionError and never a member of this tree. No message ever holds what a user said.

@@ -154,6 +154,18 @@ def test_speaking_pauses_when_enough_lies_ahead_and_goes_on_with_the_clock() -> 
     assert asked(reply.on_timer(0.31)) == [(WorkKind.SPEAK, WorkClass.AHEAD)]
 
 
+def test_what_has_been_asked_for_is_not_asked_for_again() -> None:
+    """One step of each kind is outstanding, whatever else happens meanwhile."""
+    reply = released()
+    assert asked(reply.on_thought("One. ", False, 0.0)) == [
+        (WorkKind.SPEAK, WorkClass.STARTED),
+        (WorkKind.THINK, WorkClass.STARTED),
+    ]
+    assert reply.on_timer(0.1) == []
+    assert reply.on_report(0, 0.2) == []
+    assert reply.on_release(0.3) == []
+
+
 def test_clauses_are_told_with_the_space_between_them() -> None:
     """Pieces are joined as they are."""
     reply = released()

@@ -706,6 +706,15 @@ def test_a_reply_can_be_asked_for() -> None:
     assert talk.history == [("user", "Hello."), ("assistant", "One.")]
 
 
+def test_speech_does_not_go_on_with_a_turn_that_nobody_spoke() -> None:
+    """A reply that was asked for is interrupted by speech, not opened again."""
+    talk = Talk()
+    talk.do(talk.turns.on_create(1.0))
+    talk.speak(1.1)
+    assert talk.voiced(0.2, 1.3) == []
+    assert "ReplyInterrupted" in kinds(talk.voiced(0.256, 1.4))
+
+
 def test_a_demand_commits_in_the_middle_of_speech() -> None:
     """Manual turn-taking: the final decode is all that is waited for."""
     talk = Talk(manual=True)
@@ -899,6 +908,16 @@ def test_a_hanging_final_fails_the_turn_within_the_bound() -> None:
     assert talk.do(talk.turns.on_timer(12.0)) == []
 
 
+def test_any_transcript_is_a_sign_of_life() -> None:
+    """A partial that was still under way when the final was asked for."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    talk.soft_end(1.0)
+    talk.hear("late", 4.0, work=talk.asked[WorkKind.PARTIAL])
+    assert talk.turns.next_deadline() == 14.0
+
+
 def test_a_hanging_llm_fails_the_turn_within_the_bound() -> None:
     """Counted from the last result of any engine of the turn."""
     talk = Talk().until_committed()
@@ -1001,6 +1020,7 @@ def test_the_session_begins_by_reading_its_instructions() -> None:
     (command,) = talk.do(talk.turns.on_opened(0.0))
     assert isinstance(command, Submit)
     assert (command.work.kind, command.work.klass) == (WorkKind.WARM, WorkClass.SPECULATION)
+    assert command.work.epoch == 1, "that of the coming commit"
     assert command.task == Think((Line("system", "Be brief."), Line("user", "")), 1)
 
 

@@ -151,6 +151,7 @@ def test_speech_adds_up_over_pauses() -> None:
     one.on_voiced(5_000, 5_000, 0.0)
     one.on_pause()
     one.on_resumed()
+    assert one.speech_samples == 5_000
     one.on_voiced(600, 9_000, 0.0)
     one.on_voiced(1_100, 9_500, 0.0)
     assert one.speech_samples == 6_100
@@ -191,6 +192,14 @@ def test_an_utterance_is_over_when_text_and_silence_are_there() -> None:
     assert other.is_over(FAST)
 
 
+def test_a_pause_begins_without_any_silence() -> None:
+    """The text may be there before the first silence is told: that alone ends nothing."""
+    one = utterance()
+    one.on_pause()
+    one.on_transcript(final(1), "Turn on the light.", "")
+    assert not one.is_over(FAST)
+
+
 def test_a_score_once_told_holds_for_the_pause() -> None:
     """Later silences without a score do not take it back."""
     one = utterance()
@@ -210,7 +219,8 @@ def test_a_new_pause_begins_with_nothing_known() -> None:
     one.on_resumed()
     assert not one.is_over(FAST)
     one.on_pause()
-    one.on_transcript(final(2), "Done and", "")
+    one.on_transcript(final(2), "Done", "")
+    assert not one.is_over(FAST)
     one.on_silence(0.5, None)
     assert not one.is_over(FAST)
 

@@ -1,0 +1,37 @@
+"""URLs, as people write them, to the one that is opened. The rest is tested with the client."""
+
+from __future__ import annotations
+
+import pytest
+
+from voicepipe.errors import UsageError
+from voicepipe_client.opening import voice_url
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("ws://h:1", "ws://h:1/v1/voice"),
+        ("http://h/", "ws://h/v1/voice"),
+        ("https://h", "wss://h/v1/voice"),
+        ("wss://h/other", "wss://h/other"),
+        ("ws://[::1]:2", "ws://[::1]:2/v1/voice"),
+        ("ws://h/?route=a", "ws://h/v1/voice?route=a"),
+    ],
+)
+def test_scheme_and_path_are_filled_in(url: str, expected: str) -> None:
+    """http becomes ws; a path of one's own stays."""
+    assert voice_url(url, None, None) == expected
+
+
+def test_what_admission_needs_goes_into_the_query() -> None:
+    """Beside what the URL brings already."""
+    assert voice_url("ws://h?x=1", 150.0, "sales team") == "ws://h/v1/voice?x=1&budget_ms=150&route=sales+team"
+
+
+@pytest.mark.parametrize("url", ["", "h:1", "ftp://h", "ws://", "ws://h:port", "ws://h:99999"])
+def test_what_is_no_url_is_wrong_usage(url: str) -> None:
+    """With an example of one."""
+    with pytest.raises(UsageError) as caught:
+        voice_url(url, None, None)
+    assert caught.value.field == "url"

