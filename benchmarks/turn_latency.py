@@ -32,6 +32,11 @@ from voicepipe.wire.messages import TurnCommitted, TurnReopened
 from voicepipe_client import Clip, ClipSource, Event, OutFrame, TurnRecord, connect, spread, talk
 
 
+INSTRUCTIONS = "You are a helpful voice assistant. Answer in one short sentence."
+MAX_REPLY_TOKENS = 32
+"""Short replies: what is measured is over when they begin, and forty turns fit into ten minutes."""
+
+
 class LabelledSource(ClipSource):
     """Notes when each clip's last voiced frame was sent: the instants that felt gaps count from."""
 
@@ -150,6 +155,8 @@ def main() -> None:
         port=0,
         operating_point=args.operating_point,
         budget_ms=args.budget_ms,
+        instructions=INSTRUCTIONS,
+        max_reply_tokens=MAX_REPLY_TOKENS,
         engines=EnginesConfig(kind=args.engines),
         limits=LimitsConfig(max_sessions=1, grace_s=1.0),
     )

@@ -199,8 +199,7 @@ class Ledger:
         }
         stage = max(over, key=lambda s: over[s])
         share = shares[stage]
+        kind = "wait" if share.wait_s > share.service_s else "service"
         if stage is Stage.ENDPOINT:
             kind = "endpoint"
-        else:
-            kind = "wait" if share.wait_s > share.service_s else "service"
         return Blame(stage, kind, over[stage])
