@@ -9,7 +9,7 @@ import numpy as np
 
 from voicepipe.audio import Samples, first_audible, last_audible, read_wav, resample
 from voicepipe.engines.base import Tts
-from voicepipe.warmup import speak
+from voicepipe.warmup import OnThread, speak
 
 RATE_HZ = 16_000
 MIN_PAUSE_S = 0.2
@@ -63,11 +63,11 @@ def count_pauses(samples: Samples) -> int:
     return int((gaps >= MIN_PAUSE_S * 100).sum())
 
 
-async def default_clips(tts: Tts, speech_dir: Path | None) -> list[Labelled]:
+async def default_clips(tts: Tts, speech_dir: Path | None, on_thread: OnThread) -> list[Labelled]:
     """The questions in the voice of `tts`, and the readings where real speech is at hand."""
     clips = []
     for number, text in enumerate(QUESTIONS, 1):
-        spoken = resample(await speak(tts, text), tts.sample_rate_hz, RATE_HZ)
+        spoken = resample(await speak(tts, text, on_thread), tts.sample_rate_hz, RATE_HZ)
         clips.append(label(f"q{number}", spoken, text))
     if speech_dir is not None:
         reading, rate_hz = read_wav(speech_dir / "two_cities.wav", max_seconds=120)

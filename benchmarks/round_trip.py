@@ -55,9 +55,9 @@ async def ask_all(store: ModelStore) -> list[Asked]:
     config = Config(port=0, limits=LimitsConfig(max_sessions=1, grace_s=1.0))
     models = find_models(config.engines, store.resolve)
     async with serving(config, lambda: load(config.engines, models, sessions=1, api_key=None)) as served:
-        tts = served.engines.tts
+        tts, on_thread = served.engines.tts, served.on_thread
         questions = [
-            label(f"q{number}", resample(await speak(tts, text), tts.sample_rate_hz, RATE_HZ), text)
+            label(f"q{number}", resample(await speak(tts, text, on_thread), tts.sample_rate_hz, RATE_HZ), text)
             for number, text in enumerate(QUESTIONS[:5], 1)
         ]
         return [await ask(served.server.port, question) for question in questions]

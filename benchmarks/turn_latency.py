@@ -31,7 +31,6 @@ from voicepipe.models.store import ModelStore
 from voicepipe.wire.messages import TurnCommitted, TurnReopened
 from voicepipe_client import Clip, ClipSource, Event, OutFrame, TurnRecord, connect, spread, talk
 
-
 INSTRUCTIONS = "You are a helpful voice assistant. Answer in one short sentence."
 MAX_REPLY_TOKENS = 32
 """Short replies: what is measured is over when they begin, and forty turns fit into ten minutes."""
@@ -131,7 +130,11 @@ def table(run: Run, clips: list[Labelled], result: dict[str, object]) -> None:
 async def measure(config: Config, loader, args: argparse.Namespace, speech: Path | None) -> None:  # type: ignore[no-untyped-def]
     run = Run()
     async with serving(config, loader) as served:
-        known = load_clips(args.wavs) if args.wavs else await default_clips(served.engines.tts, speech)
+        known = (
+            load_clips(args.wavs)
+            if args.wavs
+            else await default_clips(served.engines.tts, speech, served.on_thread)
+        )
         clips = [known[i % len(known)] for i in range(args.turns or len(known))]
         played = [Clip(c.name, c.samples, len(c.samples)) for c in clips]
         clock = asyncio.get_running_loop().time

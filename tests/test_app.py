@@ -18,7 +18,8 @@ import pytest
 from voicepipe.app import Serving, achievable_ms, serving
 from voicepipe.audio import to_pcm16
 from voicepipe.config import Config, EnginesConfig, LimitsConfig, ScriptedConfig
-from voicepipe.engines.table import Loaded, load
+from voicepipe.engines.base import Engines
+from voicepipe.engines.table import load
 from voicepipe.errors import ConnectionLost, EngineError, PortInUse
 from voicepipe.warmup import WarmUp
 from voicepipe_client import Clip, ClipSource, Session, connect, talk
@@ -28,7 +29,7 @@ SPEECH = (0.2 * np.sin(np.arange(RATE_HZ) * 0.2)).astype(np.float32)
 """A second of tone: speech to the scripted VAD."""
 
 
-def scripted(sessions: int = 2, **script: object) -> tuple[Config, Callable[[], Loaded]]:
+def scripted(sessions: int = 2, **script: object) -> tuple[Config, Callable[[], Engines]]:
     config = Config(
         port=0,
         engines=EnginesConfig(kind="scripted", scripted=ScriptedConfig(**script)),  # type: ignore[arg-type]
@@ -157,7 +158,7 @@ async def test_the_server_listens_before_it_is_ready() -> None:
     loop = asyncio.get_running_loop()
     ports: list[int] = []
 
-    def slow() -> Loaded:
+    def slow() -> Engines:
         loop.call_soon_threadsafe(loading.set)
         asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
         return loader()
@@ -186,7 +187,7 @@ async def test_a_port_in_use_is_said_before_anything_is_loaded() -> None:
     """The error names the address; the models are not even touched."""
     config, loader = scripted()
 
-    def never() -> Loaded:
+    def never() -> Engines:
         raise AssertionError("loaded in vain")
 
     async with serving(config, loader) as served:
@@ -200,7 +201,7 @@ async def test_an_engine_that_cannot_warm_up_stops_the_start() -> None:
     """Its error comes out of `serving`; nothing keeps listening."""
     config, loader = scripted()
 
-    def broken() -> Loaded:
+    def broken() -> Engines:
         loader()
         raise EngineError("no such device")
 

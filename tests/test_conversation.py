@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from pathlib import Path
 
@@ -12,8 +13,7 @@ from voicepipe.app import serving
 from voicepipe.audio import read_wav, write_wav
 from voicepipe.config import Config, EnginesConfig, LimitsConfig, ScriptedConfig
 from voicepipe.conversation import Call, converse, load_clips, spoken_question
-from voicepipe.engines.base import Engines
-from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTts, ScriptedVad
+from voicepipe.engines.scripted import ScriptedTts
 from voicepipe.engines.table import load
 from voicepipe.errors import AudioFileError, ServerUnreachable
 from voicepipe.show import JsonLines
@@ -25,17 +25,16 @@ CONFIG = Config(
 )
 
 
-def engines() -> Engines:
-    script = CONFIG.engines.scripted
-    return Engines(ScriptedVad(), ScriptedAsr(script), ScriptedLlm(script, 1), ScriptedTts(script))
+def voice() -> ScriptedTts:
+    return ScriptedTts(CONFIG.engines.scripted)
 
 
 async def test_the_question_is_made_once(tmp_path: Path) -> None:
     """The second call reads what the first one wrote."""
-    first = await spoken_question(engines(), tmp_path)
+    first = await spoken_question(voice(), tmp_path, asyncio.to_thread)
     (path,) = tmp_path.glob("question-*.wav")  # noqa: ASYNC240 - nobody waits for this loop
     write_wav(path, np.full(16_000, 0.25, np.float32), 16_000)
-    second = await spoken_question(engines(), tmp_path)
+    second = await spoken_question(voice(), tmp_path, asyncio.to_thread)
     assert len(first.samples) != len(second.samples)
     assert np.allclose(second.samples, 0.25, atol=1e-3)
 
@@ -44,7 +43,7 @@ async def test_replies_are_written_where_they_should_be(tmp_path: Path) -> None:
     """As they were played: the tone of three words, into a folder that is made."""
     out, said = tmp_path / "deep" / "reply.wav", io.StringIO()
     async with serving(CONFIG, lambda: load(CONFIG.engines, None, sessions=1, api_key=None)) as served:
-        clip = await spoken_question(served.engines, tmp_path)
+        clip = await spoken_question(served.engines.tts, tmp_path, served.on_thread)
         await converse(Call(f"ws://127.0.0.1:{served.server.port}", out=out), [clip], JsonLines(said))
     reply, rate_hz = read_wav(out, max_seconds=60)
     assert rate_hz == ScriptedTts.sample_rate_hz

@@ -36,7 +36,7 @@ async def house(models: Models, sessions: int) -> AsyncIterator[Serving]:
 
 async def question(served: Serving, text: str) -> Samples:
     tts = served.engines.tts
-    return resample(await speak(tts, text), tts.sample_rate_hz, RATE_HZ)
+    return resample(await speak(tts, text, served.on_thread), tts.sample_rate_hz, RATE_HZ)
 
 
 async def converse(served: Serving, *clips: Samples) -> list[TurnRecord]:

@@ -24,7 +24,7 @@ def test_the_stated_service_times_are_what_is_measured() -> None:
     config = ScriptedConfig(asr_ms=70, llm_prefill_ms=30, llm_token_ms=10, tts_ms=50, reply="Yes it is. Good.")
 
     async def story() -> Any:
-        return await warm_up(engines(config), asyncio.get_running_loop().time)
+        return await warm_up(engines(config), asyncio.get_running_loop().time, asyncio.to_thread)
 
     warm = virtual.run(story())
     assert warm.final_s == pytest.approx(0.070)
@@ -40,7 +40,7 @@ def test_the_slot_comes_back() -> None:
     these = engines(config)
 
     async def story() -> int:
-        await warm_up(these, asyncio.get_running_loop().time)
+        await warm_up(these, asyncio.get_running_loop().time, asyncio.to_thread)
         return these.llm.leased  # type: ignore[attr-defined,no-any-return]
 
     assert virtual.run(story()) == 0
@@ -50,7 +50,7 @@ def test_no_slot_no_warm_up() -> None:
     """A configuration without room is an error at the start, not at the first caller."""
 
     async def story() -> None:
-        await warm_up(engines(ScriptedConfig(), slots=0), asyncio.get_running_loop().time)
+        await warm_up(engines(ScriptedConfig(), slots=0), asyncio.get_running_loop().time, asyncio.to_thread)
 
     with pytest.raises(EngineBusy):
         virtual.run(story())
@@ -60,6 +60,6 @@ def test_a_text_is_spoken_whole() -> None:
     """All pieces joined: 0.3 s to a word in the scripted voice."""
 
     async def story() -> int:
-        return len(await speak(ScriptedTts(ScriptedConfig()), "one two three"))
+        return len(await speak(ScriptedTts(ScriptedConfig()), "one two three", asyncio.to_thread))
 
     assert virtual.run(story()) == round(0.9 * ScriptedTts.sample_rate_hz)

@@ -9,25 +9,29 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
 from voicepipe.config import Config
 from voicepipe.connection import Connection
 from voicepipe.core.admission import CountAdmission, Grant
+from voicepipe.core.endpoint import RATE_HZ
 from voicepipe.core.events import Timing, Work, WorkKind
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.device import Device
 from voicepipe.engines.base import Engines
-from voicepipe.engines.table import Loaded
+from voicepipe.engines.table import plan
 from voicepipe.gate import AccessRules
 from voicepipe.metrics import Metrics
 from voicepipe.pages import Readiness
 from voicepipe.server import ServerSettings, VoiceServer
 from voicepipe.session import Services, serve_session
-from voicepipe.warmup import WarmUp, warm_up
+from voicepipe.warmup import OnThread, WarmUp, warm_up
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Serving:
     warm: WarmUp
     achievable_ms: float
     """What a turn takes from speech end on this machine, unloaded, its reply begun when speech ends."""
+    on_thread: OnThread
+    """Runs a blocking engine call on the device's thread, outside any session."""
 
 
 def achievable_ms(warm: WarmUp, config: Config, vad_lag_s: float, frame_s: float) -> float:
@@ -49,7 +55,7 @@ def achievable_ms(warm: WarmUp, config: Config, vad_lag_s: float, frame_s: float
 @asynccontextmanager
 async def serving(
     config: Config,
-    load: Callable[[], Loaded],
+    load: Callable[[], Engines],
     *,
     tokens: frozenset[str] = frozenset(),
     web_files: Path | None = None,
@@ -71,6 +77,8 @@ async def serving(
     def observe(work: Work, timing: Timing) -> None:
         metrics.chunk_done(work.kind.stage.value, work.klass.name.lower(), timing.service_s)
 
+    where = plan(config.engines, config.limits.max_sessions)
+    placement = {WorkKind(kind): lane for kind, lane in where.placement.items()}
     admission = CountAdmission(config.limits.max_sessions)
     server = VoiceServer(
         _server_settings(config, tokens, web_files),
@@ -82,14 +90,16 @@ async def serving(
     async with server:
         on_listening(server.port)
         clock = asyncio.get_running_loop().time
-        loaded = await asyncio.to_thread(load)
-        engines = loaded.engines
-        warm = await warm_up(engines, clock)
-        placement = {WorkKind(kind): lane for kind, lane in loaded.placement.items()}
-        vad_frame_s = engines.vad.open().frame_samples / 16_000
-        expected_ms = achievable_ms(warm, config, engines.vad.lag_s, vad_frame_s)
-        try:
-            async with Device(placement, loaded.lanes, observe=observe) as device:
+        async with Device(placement, where.lanes, observe=observe) as device:
+
+            async def on_thread(call: Callable[[], T]) -> T:
+                return await device.prepare(WorkKind.FINAL, call)
+
+            engines = await on_thread(load)
+            try:
+                warm = await warm_up(engines, clock, on_thread)
+                vad_frame_s = engines.vad.open().frame_samples / RATE_HZ
+                expected_ms = achievable_ms(warm, config, engines.vad.lag_s, vad_frame_s)
                 gc.freeze()  # what is loaded stays: the collector need not walk it again
                 services.append(
                     Services(
@@ -103,11 +113,11 @@ async def serving(
                     )
                 )
                 try:
-                    yield Serving(server, engines, warm, expected_ms)
+                    yield Serving(server, engines, warm, expected_ms, on_thread)
                 finally:
                     await server.stop(config.limits.grace_s)
-        finally:
-            await engines.llm.aclose()
+            finally:
+                await engines.llm.aclose()
 
 
 def _server_settings(config: Config, tokens: frozenset[str], web_files: Path | None) -> ServerSettings:

@@ -18,7 +18,8 @@ from voicepipe import __version__
 from voicepipe.app import Serving, serving
 from voicepipe.config import Config, parse_config
 from voicepipe.conversation import Call, converse, load_clips, spoken_question
-from voicepipe.engines.table import Loaded, find_models, load
+from voicepipe.engines.base import Engines
+from voicepipe.engines.table import find_models, load
 from voicepipe.errors import ConfigError, Refused, VoicepipeError
 from voicepipe.models.place import default_root
 from voicepipe.models.progress import TerminalReporter, size_text
@@ -208,7 +209,7 @@ def _fetch(args: argparse.Namespace) -> int:
     return 0
 
 
-def _loader(config: Config, store: ModelStore) -> Callable[[], Loaded]:
+def _loader(config: Config, store: ModelStore) -> Callable[[], Engines]:
     """Fetches what is missing now, with progress; what it returns loads later, in a thread."""
     models = find_models(config.engines, store.resolve)
     api_key = os.environ.get("VOICEPIPE_LLM_API_KEY")
@@ -227,7 +228,7 @@ def _serve(args: argparse.Namespace) -> int:
     return asyncio.run(_serve_until_told(config, loader))
 
 
-async def _serve_until_told(config: Config, loader: Callable[[], Loaded]) -> int:
+async def _serve_until_told(config: Config, loader: Callable[[], Engines]) -> int:
     loop, told = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
@@ -285,7 +286,7 @@ def _demo(args: argparse.Namespace) -> int:
         reporter.say("loading the engines")
         async with serving(config, loader) as served:
             reporter.say(_ready_text(config, served))
-            question = clips or [await spoken_question(served.engines, folder)]
+            question = clips or [await spoken_question(served.engines.tts, folder, served.on_thread)]
             call = Call(f"ws://127.0.0.1:{served.server.port}", out=out)
             await converse(call, question, reporter)
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from voicepipe.audio import Samples, from_pcm16, write_wav
-from voicepipe.engines.base import Engines
+from voicepipe.engines.base import Tts
 from voicepipe.errors import EnvironmentFailure
 from voicepipe.show import Reporter
-from voicepipe.warmup import speak
+from voicepipe.warmup import OnThread, speak
 from voicepipe.wire.messages import Enforcement, OperatingPoint
 from voicepipe_client import Clip, ClipSource, Session, Source, TalkReport, connect, load_clip, talk
 from voicepipe_client.devices import Loudspeaker, Microphone
@@ -41,11 +41,11 @@ def load_clips(paths: Sequence[Path]) -> list[Clip]:
     return [load_clip(path, RATE_HZ) for path in paths]
 
 
-async def spoken_question(engines: Engines, folder: Path) -> Clip:
+async def spoken_question(tts: Tts, folder: Path, on_thread: OnThread) -> Clip:
     """The demo's question in the engines' own voice; made once, kept as a WAV in `folder`."""
-    path = folder / f"question-{re.sub(r'[^A-Za-z0-9.-]', '_', engines.tts.name)}.wav"
+    path = folder / f"question-{re.sub(r'[^A-Za-z0-9.-]', '_', tts.name)}.wav"
     if not path.exists():
-        _write(path, await speak(engines.tts, DEMO_QUESTION), engines.tts.sample_rate_hz)
+        _write(path, await speak(tts, DEMO_QUESTION, on_thread), tts.sample_rate_hz)
     return load_clip(path, RATE_HZ)
 
 

@@ -6,11 +6,10 @@ clause. First inferences are slow (memory, kernels, caches): the second round co
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -58,54 +57,65 @@ class WarmUp:
         return self.final_s + self.clause_s + self.audio_s
 
 
-async def warm_up(engines: Engines, clock: Callable[[], float]) -> WarmUp:
-    """What blocks runs on a thread meanwhile. Raises EngineError where an engine does not work."""
-    spoken = await speak(engines.tts, QUESTION)
+class OnThread(Protocol):
+    """Runs a blocking call where it holds nobody up."""
+
+    async def __call__(self, call: Callable[[], T]) -> T: ...
+
+
+async def warm_up(engines: Engines, clock: Callable[[], float], on_thread: OnThread) -> WarmUp:
+    """Raises EngineError where an engine does not work."""
+    spoken = await speak(engines.tts, QUESTION, on_thread)
     question = resample(spoken, engines.tts.sample_rate_hz, RATE_HZ)
     stream, slot = engines.asr.open(), engines.llm.open(_SESSION)
     try:
         for _ in range(ROUNDS):
-            measured = await _turn(engines, stream, slot, question, clock)
+            measured = await _turn(engines, stream, slot, question, clock, on_thread)
     finally:
         stream.close()
         slot.close()
     return measured
 
 
-async def speak(tts: Tts, text: str) -> Samples:
+async def speak(tts: Tts, text: str, on_thread: OnThread) -> Samples:
     """The whole text, at the voice's own rate."""
     synthesis, pieces = tts.synthesize(text, _CONTEXT, first=False), []
     while True:
-        step = await _chunk(tts.placement, synthesis.step)
+        step = await _chunk(on_thread, tts.placement, synthesis.step)
         pieces.append(step.samples)
         if step.last:
             return np.concatenate(pieces)
 
 
 async def _turn(
-    engines: Engines, stream: AsrStream, slot: LlmSlot, question: Samples, clock: Callable[[], float]
+    engines: Engines,
+    stream: AsrStream,
+    slot: LlmSlot,
+    question: Samples,
+    clock: Callable[[], float],
+    on_thread: OnThread,
 ) -> WarmUp:
     asr, llm, tts = engines.asr.placement, engines.llm.placement, engines.tts.placement
     begun = clock()
     window = Window(1, 0, question, len(question))
-    heard = await _chunk(asr, lambda: stream.decode(window, final=True, ctx=_CONTEXT))
+    heard = await _chunk(on_thread, asr, lambda: stream.decode(window, final=True, ctx=_CONTEXT))
     decoded = clock()
     prompt = Prompt((_SYSTEM, ChatMessage("user", heard.text or QUESTION)), _MAX_TOKENS)
     generation, splitter = slot.generate(prompt, _CONTEXT), ClauseSplitter()
     clauses: list[str] = []
     while not clauses:
-        step = await _chunk(llm, generation.step)
+        step = await _chunk(on_thread, llm, generation.step)
         clauses = splitter.feed(step.text)
         if step.finish is not None:
             clauses += splitter.flush() or [_ANYTHING]
     generation.cancel()
     thought = clock()
-    await _chunk(tts, engines.tts.synthesize(clauses[0], _CONTEXT, first=True).step)
+    await _chunk(on_thread, tts, engines.tts.synthesize(clauses[0], _CONTEXT, first=True).step)
     return WarmUp(decoded - begun, thought - decoded, clock() - thought)
 
 
-async def _chunk(placement: Placement, call: Callable[[], MaybeAwaitable[T]]) -> T:
-    value = await asyncio.to_thread(call) if placement == "thread" else call()
+async def _chunk(on_thread: OnThread, placement: Placement, call: Callable[[], MaybeAwaitable[T]]) -> T:
+    value = await on_thread(call) if placement == "thread" else call()
     if inspect.isawaitable(value):
         return await _typed(value)
     return value

@@ -13,9 +13,10 @@ import pytest
 from tests.engines.contract import RATE_HZ, check_asr, check_llm, check_tts, check_vad, ran
 from voicepipe.audio import dbfs, read_wav, resample
 from voicepipe.config import EnginesConfig, ScriptedConfig
+from voicepipe.core.events import WorkKind
 from voicepipe.engines.base import Engines
 from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTts, ScriptedVad
-from voicepipe.engines.table import Models, load
+from voicepipe.engines.table import Models, load, plan
 
 SPEECH = np.full(3 * RATE_HZ, 0.1, np.float32)
 """Enough for the scripted recogniser, which counts samples."""
@@ -57,9 +58,11 @@ def test_silero_keeps_the_contract() -> None:
 def test_the_table_gives_scripted_engines_with_a_lane_for_every_kind_of_work() -> None:
     """No download, no extra; whatever a session submits has a place to run."""
     from_table = load(EnginesConfig(kind="scripted"), None, sessions=2, api_key=None)
-    assert isinstance(from_table.engines, Engines)
-    assert set(from_table.placement.values()) <= set(from_table.lanes)
-    assert from_table.engines.llm.slots == 2
+    assert isinstance(from_table, Engines)
+    where = plan(EnginesConfig(kind="scripted"), 2)
+    assert {WorkKind(kind) for kind in where.placement} == set(WorkKind)
+    assert set(where.placement.values()) <= set(where.lanes)
+    assert from_table.llm.slots == 2
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +71,7 @@ def real(
 ) -> Engines:
     config = EnginesConfig()
     models = Models(model(config.asr), model(config.llm), model(config.tts))
-    return load(config, models, sessions=2, api_key=None).engines
+    return load(config, models, sessions=2, api_key=None)
 
 
 @pytest.mark.models

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from voicepipe.config import EnginesConfig
-from voicepipe.engines.table import Models, find_models, is_url, load
+from voicepipe.engines.table import Models, find_models, is_url, load, plan
 from voicepipe.errors import MissingExtra, ModelMissing
 
 KINDS = {"hear", "partial", "final", "warm", "think", "speak"}
@@ -22,11 +22,11 @@ def test_scripted_engines_need_no_model() -> None:
 
     config = EnginesConfig(kind="scripted")
     assert find_models(config, never) is None
-    loaded = load(config, None, sessions=3, api_key=None)
-    assert loaded.engines.llm.slots == 3
-    assert set(loaded.placement) == KINDS
-    assert set(loaded.placement.values()) <= set(loaded.lanes)
-    assert loaded.lanes[loaded.placement["think"]] == 1
+    assert load(config, None, sessions=3, api_key=None).llm.slots == 3
+    where = plan(config, 3)
+    assert set(where.placement) == KINDS
+    assert set(where.placement.values()) <= set(where.lanes)
+    assert where.lanes[where.placement["think"]] == 1
 
 
 def test_models_are_resolved_by_kind() -> None:
@@ -69,15 +69,18 @@ def test_a_missing_model_is_named(tmp_path: Path) -> None:
         load(EnginesConfig(), Models(tmp_path, tmp_path, tmp_path), sessions=1, api_key=None)
 
 
-@pytest.mark.models
-async def test_a_remote_llm_has_a_lane_of_its_own(whisper_dir: Path, piper_voice_path: Path) -> None:
+def test_a_remote_llm_has_a_lane_of_its_own() -> None:
     """As many chunks at a time as sessions: a wait for the network holds nobody up."""
+    where = plan(EnginesConfig(llm="http://127.0.0.1:1/v1"), 5)
+    lane = where.placement["think"]
+    assert where.lanes[lane] == 5 and where.placement["warm"] == lane
+    assert lane != where.placement["speak"] == where.placement["final"]
+
+
+@pytest.mark.models
+async def test_a_remote_llm_is_awaited(whisper_dir: Path, piper_voice_path: Path) -> None:
+    """It blocks no thread of the device."""
     config = EnginesConfig(llm="http://127.0.0.1:1/v1", llm_model="m")
-    loaded = load(config, Models(whisper_dir, config.llm, piper_voice_path), sessions=5, api_key="k")
-    try:
-        lane = loaded.placement["think"]
-        assert loaded.lanes[lane] == 5 and loaded.placement["warm"] == lane
-        assert lane != loaded.placement["speak"] == loaded.placement["final"]
-        assert loaded.engines.llm.placement == "loop"
-    finally:
-        await loaded.engines.llm.aclose()
+    engines = load(config, Models(whisper_dir, config.llm, piper_voice_path), sessions=5, api_key="k")
+    assert engines.llm.placement == "loop"
+    await engines.llm.aclose()

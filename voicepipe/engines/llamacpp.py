@@ -83,7 +83,7 @@ class LlamaCpp:
         context_tokens: int = 2048,
         threads: int = 2,
         prefill_tokens: int = 16,
-        decode_tokens: int = 4,
+        decode_tokens: int = 2,
         temperature: float = 0.0,
         seed: int = 0,
     ) -> None:

@@ -21,10 +21,9 @@ _REMOTE = "remote"
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """Engines, and where their chunks run: work kind to lane, lane to chunks at a time."""
+class Plan:
+    """Where chunks run: work kind to lane, lane to chunks at a time."""
 
-    engines: Engines
     placement: Mapping[str, str]
     lanes: Mapping[str, int]
 
@@ -50,17 +49,30 @@ def find_models(config: EnginesConfig, resolve: Resolve) -> Models | None:
     return Models(resolve(config.asr, "asr"), llm, resolve(config.tts, "tts"))
 
 
-def load(config: EnginesConfig, models: Models | None, *, sessions: int, api_key: str | None) -> Loaded:
+def plan(config: EnginesConfig, sessions: int) -> Plan:
+    """One chunk at a time on the device: the engines' threads spin at barriers, and two at once on as many cores
+    as one of them uses slow each other down a hundredfold. The ears' millisecond is bearable beside them."""
+    think = _REMOTE if config.kind == "default" and is_url(config.llm) else _DEVICE
+    placement = {
+        "hear": _EARS,
+        "partial": _DEVICE,
+        "final": _DEVICE,
+        "speak": _DEVICE,
+        "warm": think,
+        "think": think,
+    }
+    return Plan(placement, {_DEVICE: 1, _EARS: 1, _REMOTE: sessions})
+
+
+def load(config: EnginesConfig, models: Models | None, *, sessions: int, api_key: str | None) -> Engines:
     """Blocking: seconds for the default models. Raises MissingExtra and ModelError."""
     if models is None:
         return _scripted(config, sessions)
     try:
-        remote = isinstance(models.llm, str) and is_url(models.llm)
-        llm = _remote_llm(config, str(models.llm), sessions, api_key) if remote else None
-        engines = Engines(
+        return Engines(
             _vad(),
             _asr(config, models.asr),
-            llm or _local_llm(config, models.llm, sessions),
+            _llm(config, models.llm, sessions, api_key),
             _tts(config, models.tts),
         )
     except ModuleNotFoundError as exc:
@@ -68,34 +80,18 @@ def load(config: EnginesConfig, models: Models | None, *, sessions: int, api_key
             f"{exc.name} is not installed; the embedded engines need the extra: "
             "pip install 'voicepipe-realtime[local]' (from a checkout: pip install '.[local]')"
         ) from None
-    return Loaded(
-        engines,
-        {
-            "hear": _EARS,
-            "partial": _DEVICE,
-            "final": _DEVICE,
-            "warm": _REMOTE if remote else _DEVICE,
-            "think": _REMOTE if remote else _DEVICE,
-            "speak": _DEVICE,
-        },
-        # One chunk at a time: the engines' threads spin at barriers, and two at once on as many cores as
-        # one of them uses slow each other down a hundredfold. The ears' millisecond is bearable beside them.
-        {_DEVICE: 1, _EARS: 1, _REMOTE: sessions},
-    )
 
 
-def _scripted(config: EnginesConfig, sessions: int) -> Loaded:
+def _scripted(config: EnginesConfig, sessions: int) -> Engines:
     from voicepipe.engines import scripted
 
     script = config.scripted
-    engines = Engines(
+    return Engines(
         scripted.ScriptedVad(),
         scripted.ScriptedAsr(script),
         scripted.ScriptedLlm(script, sessions),
         scripted.ScriptedTts(script),
     )
-    placement = {"hear": _EARS, **dict.fromkeys(("partial", "final", "warm", "think", "speak"), _DEVICE)}
-    return Loaded(engines, placement, {_DEVICE: 1, _EARS: 1})
 
 
 def _vad() -> Vad:
@@ -110,16 +106,14 @@ def _asr(config: EnginesConfig, model: Path | str) -> Asr:
     return WhisperAsr(model, threads=config.threads, language=config.language)
 
 
-def _local_llm(config: EnginesConfig, model: Path | str, sessions: int) -> Llm:
+def _llm(config: EnginesConfig, model: Path | str, sessions: int, api_key: str | None) -> Llm:
+    if isinstance(model, str) and is_url(model):
+        from voicepipe.engines.openai_chat import OpenAiChat
+
+        return OpenAiChat(model, config.llm_model, api_key=api_key, timeout_s=config.llm_timeout_s, slots=sessions)
     from voicepipe.engines.llamacpp import LlamaCpp
 
     return LlamaCpp(model, slots=sessions, context_tokens=config.context_tokens, threads=config.threads)
-
-
-def _remote_llm(config: EnginesConfig, url: str, sessions: int, api_key: str | None) -> Llm:
-    from voicepipe.engines.openai_chat import OpenAiChat
-
-    return OpenAiChat(url, config.llm_model, api_key=api_key, timeout_s=config.llm_timeout_s, slots=sessions)
 
 
 def _tts(config: EnginesConfig, voice: Path | str) -> Tts:
