@@ -179,11 +179,22 @@ class Recorder:
         self.verdicts: list[str] = []
         self.client_errors: list[str] = []
         self.engines_failed: list[str] = []
+        self.refusals: list[str] = []
+        self.leases = 0
         self.stale_s = 0.0
         self.non_finite = 0
 
     def turn_ended(self, verdict: str, felt_s: float | None, system_s: float | None) -> None:
         self.verdicts.append(verdict)
+
+    def refused(self, reason: str) -> None:
+        self.refusals.append(reason)
+
+    def lease_taken(self, kind: str) -> None:
+        self.leases += 1
+
+    def lease_returned(self, kind: str) -> None:
+        self.leases -= 1
 
     def client_error(self, code: str) -> None:
         self.client_errors.append(code)

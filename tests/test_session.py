@@ -910,7 +910,7 @@ def start_with(**changes: Any) -> str:
         ({"output_rate": 100}, "output_rate"),
         ({"operating_point": "reckless"}, "operating_point"),
         ({"tools": [{"name": "clock"}]}, "tools"),
-        ({"resume": True}, "resume"),
+        ({"resume": "a-token"}, "resume"),
     ],
     ids=str,
 )

@@ -44,9 +44,9 @@ class Jobs:
         self._session = session
         self._engines = engines
         self._ring = ring
+        self._slot: LlmSlot = engines.llm.open(session)
         self._asr = engines.asr.open()
         self._asr_turn = 0
-        self._slot: LlmSlot = engines.llm.open(session)
         self._generation: Generation | None = None
         self._synthesis: Synthesis | None = None
         self._resampler: Resampler | None = None

@@ -53,6 +53,9 @@ class Observer(Protocol):
 
     def turn_ended(self, verdict: str, felt_s: float | None, system_s: float | None) -> None: ...
     def client_error(self, code: str) -> None: ...
+    def refused(self, reason: str) -> None: ...
+    def lease_taken(self, kind: str) -> None: ...
+    def lease_returned(self, kind: str) -> None: ...
     def engine_failed(self, stage: str) -> None: ...
     def stale_audio_dropped(self, seconds: float) -> None: ...
     def non_finite_samples(self, n_samples: int) -> None: ...
@@ -82,9 +85,11 @@ async def serve_session(connection: Connection, services: Services, ident: str) 
     except ConnectionClosed:
         return
     except ClientError as exc:
+        services.observer.client_error(exc.code)
         await _tell(connection, services, exc)
         code, reason = exc.close_code, exc.code
     except EngineBusy as exc:
+        services.observer.refused(exc.code)
         await _tell(connection, services, exc)
         code, reason = 1013, exc.code
     await connection.close(code, reason)
@@ -105,7 +110,6 @@ async def _serve(connection: Connection, services: Services, ident: str) -> tupl
 
 
 async def _tell(connection: Connection, services: Services, exc: VoicepipeError) -> None:
-    services.observer.client_error(exc.code)
     try:
         async with asyncio.timeout(services.config.limits.send_timeout_s):
             await connection.send(encode_server(_error(exc)))
@@ -147,8 +151,10 @@ class Session:
         budget_ms: float,
     ) -> None:
         """Raises BadStart, Unsupported and EngineBusy."""
-        if start.tools or start.resume:
-            raise BadStart("tools and resume are not offered", field="tools" if start.tools else "resume")
+        if start.tools:
+            raise BadStart("tools are not offered", field="tools")
+        if isinstance(start.resume, str):  # True only asks for a token, and gets none
+            raise BadStart("there is no session to resume", field="resume")
         self._connection = connection
         self._services = services
         self._ident = ident
@@ -168,9 +174,12 @@ class Session:
             timeout_s=services.config.limits.engine_timeout_s,
         )
         self._jobs = Jobs(ident, services.engines, self._ears.ring, start.output_rate)
-        settings = _turn_settings(services.config, start, budget_ms, self._jobs.output_rate)
+        settings = _turn_settings(
+            services.config, start, budget_ms, self._jobs.output_rate, services.engines.llm.keeps_prefix
+        )
         self._turns = Turns(ident, settings, serial)
         self._outbox: asyncio.Queue[wire.ServerMessage | wire.AudioFrame] = asyncio.Queue(OUTBOX_FRAMES)
+        services.observer.lease_taken("llm")
         self._told_epoch = 0
         self._turn_over = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -267,8 +276,13 @@ class Session:
             if isinstance(command, core.TurnEnded):
                 self._note(command.record)
         self._services.observer.non_finite_samples(self._ears.ingest.stats().non_finite)
-        self._services.device.leave(self._ident, self._jobs.close)
+        self._services.device.leave(self._ident, self._release)
         self._broken.cancel()
+
+    def _release(self) -> None:
+        """The slot is free once none of the session's chunks runs."""
+        self._jobs.close()
+        self._services.observer.lease_returned("llm")
 
     # messages
 
@@ -398,7 +412,9 @@ class Session:
                 self._broken.set_exception(exc)
 
 
-def _turn_settings(config: Config, start: wire.SessionStart, budget_ms: float, output_rate: int) -> TurnSettings:
+def _turn_settings(
+    config: Config, start: wire.SessionStart, budget_ms: float, output_rate: int, keeps_prefix: bool
+) -> TurnSettings:
     return TurnSettings(
         reply=ReplySettings(PlayoutSettings(output_rate), max_tokens=config.max_reply_tokens),
         patience=OPERATING_POINTS[start.operating_point or config.operating_point],
@@ -406,6 +422,7 @@ def _turn_settings(config: Config, start: wire.SessionStart, budget_ms: float, o
         budget_s=budget_ms / 1000,
         manual=start.turn_taking == "manual",
         auto_reply=start.auto_reply and start.mode == "voice",
+        warm=keeps_prefix,
         interruptible=start.interruptible,
         max_turn_s=config.limits.turn_s,
         engine_timeout_s=config.limits.engine_timeout_s,

@@ -40,6 +40,15 @@ def filled(samples: int, text: str = "One two three four.") -> Playout:
     return playout
 
 
+def test_a_clause_still_being_made_is_not_heard_to_its_end() -> None:
+    """Playback has starved in the middle of it: how much is to come is not known, but something is."""
+    playout = filled(100)
+    playout.on_release(10.0)
+    assert playout.heard_text(20.0) == "One two three"
+    playout.on_last(20.0)
+    assert playout.heard_text(20.0) == "One two three four."
+
+
 def test_nothing_leaves_before_the_release() -> None:
     """Held audio sets no timer either."""
     playout = filled(500)

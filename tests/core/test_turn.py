@@ -421,6 +421,28 @@ def test_texts_with_other_words_are_not_the_same() -> None:
     assert len({normalised(text) for text in ("we are", "we're", "we are here", "we")}) == 4
 
 
+def test_a_speaker_who_changes_the_text_again_and_again_gets_so_many_attempts_only() -> None:
+    """After them the reply waits for the commit: a breath with new words each time must not eat the device."""
+    talk = Talk(max_attempts=2).until_final("One.")
+    for number, now in ((2, 2.0), (3, 3.0)):
+        talk.resume(now)
+        talk.voiced(0.5, now + 0.5)
+        talk.soft_end(now + 0.5)
+        talk.hear(" ".join(["One"] * number), now + 0.52)
+    assert len(talk.thoughts) == 2
+    assert kinds(talk.last) == ["Retire"]
+    commands = talk.silence(1.2, 4.7)
+    assert kinds(commands)[:2] == ["FinalTranscript", "Committed"] and "THINK" in kinds(commands)
+    assert talk.thoughts[-1].lines[-1] == Line("user", "One One One")
+
+
+def test_nothing_is_read_ahead_for_a_model_that_forgets_it() -> None:
+    """A remote endpoint would be paid for a request that saves nothing; neither does transcription need it."""
+    for talk in (Talk(warm=False), Talk(auto_reply=False)):
+        assert talk.do(talk.turns.on_opened(0.0)) == []
+        assert kinds(talk.speak(0.1)) == ["SpeechStarted"]
+
+
 def test_no_reply_is_made_ahead_without_auto_reply() -> None:
     """Transcription: the commit ends the turn, and there is nothing to be late with."""
     talk = Talk(auto_reply=False).until_final()

@@ -192,6 +192,18 @@ def test_an_utterance_is_over_when_text_and_silence_are_there() -> None:
     assert other.is_over(FAST)
 
 
+@pytest.mark.parametrize(("point", "needed_s"), [("fast", 0.224), ("balanced", 0.448), ("safe", 0.6)])
+def test_a_pause_after_nothing_intelligible_is_short(point: str, needed_s: float) -> None:
+    """Humming ends within a second at every operating point."""
+    one = utterance()
+    one.on_pause()
+    one.on_transcript(final(1), "", "")
+    one.on_silence(needed_s - 0.032, None)
+    assert not one.is_over(OPERATING_POINTS[point])
+    one.on_silence(needed_s, None)
+    assert one.is_over(OPERATING_POINTS[point])
+
+
 def test_a_pause_begins_without_any_silence() -> None:
     """The text may be there before the first silence is told: that alone ends nothing."""
     one = utterance()

@@ -159,15 +159,15 @@ class Playout:
         heard = self.heard_samples(now)
         said: list[str] = []
         for clause in self._clauses:
-            end = self._ready if clause.end is None else clause.end
             if heard <= clause.start:
                 break
-            if heard >= end:
-                said.append(clause.text)
-            else:
-                words = clause.text.split()
-                share = (heard - clause.start) / (end - clause.start)
-                said.append(" ".join(words[: int(share * len(words))]))
+            words = clause.text.split()
+            end = self._ready if clause.end is None else clause.end
+            length = max(1, end - clause.start)  # a clause may be without a sound
+            count = int(min(1.0, (heard - clause.start) / length) * len(words))
+            if clause.end is None:  # how long it will be is not known: its last word is still to come
+                count = min(count, len(words) - 1)
+            said.append(" ".join(words[:count]))
         return " ".join(part for part in said if part)
 
     def text(self) -> str:

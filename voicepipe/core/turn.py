@@ -76,6 +76,10 @@ class TurnSettings:
     manual: bool = False
     """Turns end by `on_commit_asked` alone."""
     auto_reply: bool = True
+    warm: bool = True
+    """The model keeps prefixes: reading ahead pays."""
+    max_attempts: int = 3
+    """Replies begun ahead of the commit, per turn; after that many the next one waits for it."""
     interruptible: bool = True
     reopen_speech_s: float = 0.096
     """Speech that takes a commit back within the grace time."""
@@ -107,6 +111,8 @@ class _Turn:
     reply: Reply | None = None
     answered: str | None = None
     """The normalised text that `reply` answers."""
+    attempts: int = 0
+    """Replies begun so far."""
     grace_until: float | None = None
     typed: bool = False
     """Not spoken: speech cannot go on with it."""
@@ -381,7 +387,8 @@ class Turns:
         commands: list[TurnCommand] = []
         if text and self._settings.auto_reply and normalised(text) != turn.answered:
             commands += self._drop_reply(turn)
-            commands += self._begin_reply(turn, self._epoch + 1, now)
+            if turn.attempts < self._settings.max_attempts:
+                commands += self._begin_reply(turn, self._epoch + 1, now)
         return commands + self._maybe_commit(turn, now)
 
     def _maybe_commit(self, turn: _Turn, now: float) -> list[TurnCommand]:
@@ -495,6 +502,8 @@ class Turns:
 
     def _warm(self) -> list[TurnCommand]:
         """Read instructions and history while the user talks: a reply then begins on a warm prefix."""
+        if not (self._settings.warm and self._settings.auto_reply):
+            return []
         commands = self._stop_warming()
         self._warming = Work(
             id=next(self._serial),
@@ -531,6 +540,7 @@ class Turns:
         ident = ReplyId(self._session, turn.number, epoch, self._revision)
         turn.reply = Reply(ident, self._settings.reply, turn.ledger, self._serial)
         turn.progress = now
+        turn.attempts += 1
         return self._stop_warming() + turn.reply.begin(tuple(lines), now)
 
     def _drop_reply(self, turn: _Turn) -> list[TurnCommand]:

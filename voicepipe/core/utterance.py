@@ -15,6 +15,8 @@ from voicepipe.core.patience import Patience, needed_silence_s
 
 RATE_HZ = 16_000
 
+UNDECIDED = 0.5
+
 MakeWork = Callable[[WorkKind, WorkClass], Work]
 
 
@@ -145,4 +147,6 @@ class Utterance:
             return True
         if patience is None:
             return False
+        if not self.text:  # nothing to be complete or not: as long as for an undecided score
+            return self._silence_s >= patience.silence_s(UNDECIDED)
         return self._silence_s >= needed_silence_s(self.text, self._completeness, patience)

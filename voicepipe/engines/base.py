@@ -205,6 +205,8 @@ class Llm(Protocol):
     name: str
     slots: int
     """How many sessions can hold a slot at once."""
+    keeps_prefix: bool
+    """A slot remembers what it has computed, so that reading a prompt's beginning ahead saves time."""
 
     def open(self, session: str) -> LlmSlot:
         """Lease a slot. Raises EngineBusy."""

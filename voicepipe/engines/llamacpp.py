@@ -101,6 +101,7 @@ class LlamaCpp:
             raise ConfigError("temperature must not be negative", field="temperature")
         path = Path(model_path)
         self.name = f"llamacpp:{path.stem}"
+        self.keeps_prefix = True
         self.slots = slots
         self._sampling = _Sampling(temperature, seed)
         limits = _Limits(context_tokens, prefill_tokens, decode_tokens)

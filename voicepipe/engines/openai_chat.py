@@ -106,6 +106,7 @@ class OpenAiChat:
             if value <= 0:
                 raise ConfigError(f"{field} must be above 0", field=field)
         self.name = f"openai:{model}"
+        self.keeps_prefix = False  # a warm-up request would cost as much as the reply it is for
         self.slots = slots
         self._endpoint = _Endpoint(
             url=f"{base_url.rstrip('/')}/chat/completions",

@@ -117,6 +117,7 @@ class ScriptedLlm:
     """Says the scripted reply, a word at a time."""
 
     name = "scripted"
+    keeps_prefix = True
 
     def __init__(self, config: ScriptedConfig, slots: int) -> None:
         self._config = config
