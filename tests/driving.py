@@ -22,7 +22,8 @@ from voicepipe.core.events import TurnRecord, WorkKind
 from voicepipe.device import Device
 from voicepipe.engines.base import Context, Engines, Prompt, Transcript, Window
 from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTts, ScriptedVad
-from voicepipe.session import Services, serve_session
+from voicepipe.reception import serve_session
+from voicepipe.services import Services
 from voicepipe.wire import messages as wire
 from voicepipe.wire.native import decode_server, encode_client
 

@@ -33,7 +33,7 @@ from voicepipe.config import Config, ScriptedConfig
 from voicepipe.connection import MemoryConnection
 from voicepipe.engines.base import Engines
 from voicepipe.errors import EngineUnavailable
-from voicepipe.session import serve_session
+from voicepipe.reception import serve_session
 from voicepipe.wire import messages as wire
 from voicepipe.wire.native import encode_client
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from voicepipe.core import events as core
+from voicepipe.errors import VoicepipeError
 from voicepipe.wire import messages as wire
 
 
@@ -32,6 +33,10 @@ def to_wire(command: core.TurnCommand) -> wire.ServerMessage | wire.AudioFrame |
         case core.TurnEnded(record):
             return _turn_ended(record)
     return None
+
+
+def error_to_wire(error: VoicepipeError) -> wire.Error:
+    return wire.Error(code=error.code, message=error.message, field=error.field)
 
 
 def _ms(seconds: float) -> float:

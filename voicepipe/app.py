@@ -25,8 +25,9 @@ from voicepipe.engines.table import plan
 from voicepipe.gate import AccessRules
 from voicepipe.metrics import Metrics
 from voicepipe.pages import Readiness
+from voicepipe.reception import serve_session
 from voicepipe.server import ServerSettings, VoiceServer
-from voicepipe.session import Services, serve_session
+from voicepipe.services import Services
 from voicepipe.warmup import OnThread, WarmUp, warm_up
 
 log = logging.getLogger(__name__)

@@ -11,127 +11,30 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
 
-from voicepipe.announce import to_wire
+from voicepipe.announce import error_to_wire, to_wire
 from voicepipe.config import Config
 from voicepipe.connection import Connection, ConnectionClosed
 from voicepipe.core import events as core
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import ReplySettings
-from voicepipe.core.turn import Phase, Turns, TurnSettings
-from voicepipe.device import Device, Done, Dropped, Failed, Outcome
+from voicepipe.core.turn import Turns
+from voicepipe.core.turn_state import Phase, TurnSettings
+from voicepipe.device import Done, Dropped, Failed, Outcome
 from voicepipe.ears import Ears
-from voicepipe.engines.base import Engines, LlmStep, Transcript
-from voicepipe.errors import (
-    BadField,
-    BadStart,
-    ClientError,
-    EngineBusy,
-    OutOfOrder,
-    SessionLimit,
-    Unsupported,
-    VoicepipeError,
-)
+from voicepipe.engines.base import LlmStep, Transcript
+from voicepipe.errors import BadStart, ClientError, OutOfOrder, SessionLimit, Unsupported
 from voicepipe.ingest import Ingest
 from voicepipe.jobs import Jobs, Spoken
+from voicepipe.services import Services
 from voicepipe.wire import messages as wire
 from voicepipe.wire.native import decode_client, encode_server
 
 log = logging.getLogger(__name__)
 
-START_TIMEOUT_S = 10.0
 OUTBOX_FRAMES = 512
 """Ten seconds of 20 ms frames: playout never runs so far ahead, so a full box is a client that has stalled."""
-MAX_BUDGET_MS = 60_000.0
-
-
-class Observer(Protocol):
-    """What a session tells the metrics."""
-
-    def turn_ended(self, verdict: str, felt_s: float | None, system_s: float | None) -> None: ...
-    def client_error(self, code: str) -> None: ...
-    def refused(self, reason: str) -> None: ...
-    def lease_taken(self, kind: str) -> None: ...
-    def lease_returned(self, kind: str) -> None: ...
-    def engine_failed(self, stage: str) -> None: ...
-    def stale_audio_dropped(self, seconds: float) -> None: ...
-    def non_finite_samples(self, n_samples: int) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What all sessions of a process share."""
-
-    engines: Engines
-    device: Device
-    config: Config
-    observer: Observer
-    achievable_ms: float | None = None
-    draining: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when sessions shall end with their present turn."""
-    drain_deadline: Callable[[], float | None] = lambda: None
-    """Loop time at which the server ends them."""
-    on_record: Callable[[str, core.TurnRecord], None] = lambda session, record: None
-
-
-async def serve_session(connection: Connection, services: Services, ident: str) -> None:
-    """Run a session to its end; `ident` is unique in the process. Closes the connection. Raises nothing of
-    the client's making."""
-    try:
-        code, reason = await _serve(connection, services, ident)
-    except ConnectionClosed:
-        return
-    except ClientError as exc:
-        services.observer.client_error(exc.code)
-        await _tell(connection, services, exc)
-        code, reason = exc.close_code, exc.code
-    except EngineBusy as exc:
-        services.observer.refused(exc.code)
-        await _tell(connection, services, exc)
-        code, reason = 1013, exc.code
-    await connection.close(code, reason)
-
-
-async def _serve(connection: Connection, services: Services, ident: str) -> tuple[int, str]:
-    budget_ms = _budget_ms(connection, services.config)
-    try:
-        async with asyncio.timeout(START_TIMEOUT_S):
-            message = decode_client(await connection.recv())
-    except TimeoutError:
-        raise SessionLimit(f"no session.start within {START_TIMEOUT_S:.0f} s") from None
-    except BadField as exc:
-        raise BadStart(exc.message, field=exc.field) from None
-    if not isinstance(message, wire.SessionStart):
-        raise OutOfOrder("the first message must be session.start")
-    return await Session(connection, services, ident, message, budget_ms).run()
-
-
-async def _tell(connection: Connection, services: Services, exc: VoicepipeError) -> None:
-    try:
-        async with asyncio.timeout(services.config.limits.send_timeout_s):
-            await connection.send(encode_server(_error(exc)))
-    except (ConnectionClosed, TimeoutError):
-        log.debug("the client could not be told %s", exc.code)
-
-
-def _error(exc: VoicepipeError) -> wire.Error:
-    return wire.Error(code=exc.code, message=exc.message, field=exc.field)
-
-
-def _budget_ms(connection: Connection, config: Config) -> float:
-    text = connection.query.get("budget_ms")
-    if text is None:
-        return config.budget_ms
-    try:
-        budget_ms = float(text)
-    except ValueError:
-        budget_ms = 0.0
-    if not 0 < budget_ms <= MAX_BUDGET_MS:
-        raise BadStart(f"budget_ms must be above 0 and at most {MAX_BUDGET_MS:.0f}", field="budget_ms")
-    return budget_ms
 
 
 class _End(Exception):
@@ -229,7 +132,7 @@ class Session:
                 if exc.fatal:
                     raise
                 self._services.observer.client_error(exc.code)
-                self._send(_error(exc))
+                self._send(error_to_wire(exc))
 
     async def _write(self) -> None:
         while True:

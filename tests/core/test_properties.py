@@ -47,7 +47,8 @@ from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import ReplySettings
 from voicepipe.core.scheduler import is_stale
-from voicepipe.core.turn import Phase, Turns, TurnSettings
+from voicepipe.core.turn import Turns
+from voicepipe.core.turn_state import Phase, TurnSettings
 
 RATE = 1000
 FRAME = 512

@@ -43,7 +43,8 @@ from voicepipe.core.events import (
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import ReplySettings
-from voicepipe.core.turn import Phase, Turns, TurnSettings, normalised
+from voicepipe.core.turn import Turns, normalised
+from voicepipe.core.turn_state import Phase, TurnSettings
 
 RATE = 1000
 S = 16_000

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from enum import Enum, auto
+from dataclasses import replace
 
 from voicepipe.core.budget import Ledger
 from voicepipe.core.events import (
@@ -48,99 +47,12 @@ from voicepipe.core.events import (
     WorkClass,
     WorkKind,
 )
-from voicepipe.core.patience import Patience
-from voicepipe.core.reply import Reply, ReplyId, ReplySettings
-from voicepipe.core.utterance import (
-    RATE_HZ,
-    DecodeSettings,
-    Final,
-    Partial,
-    Span,
-    Speaking,
-    Utterance,
-)
+from voicepipe.core.reply import Reply, ReplyId
+from voicepipe.core.turn_state import Phase, Turn, TurnSettings, TurnSnapshot
+from voicepipe.core.utterance import RATE_HZ, Final, Partial, Span, Speaking, Utterance
 
 STEP_SMOOTHING = 0.3
 """Weight of the newest step in the mean that sizes the hop between partials."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnSettings:
-    reply: ReplySettings
-    patience: Patience
-    instructions: str
-    decode: DecodeSettings = field(default_factory=DecodeSettings)
-    budget_s: float = 0.2
-    downlink_s: float = 0.002
-    """Estimated time from the socket to audibility; a loopback's."""
-    manual: bool = False
-    """Turns end by `on_commit_asked` alone."""
-    auto_reply: bool = True
-    warm: bool = True
-    """The model keeps prefixes: reading ahead pays."""
-    max_attempts: int = 3
-    """Replies begun ahead of the commit, per turn; after that many the next one waits for it."""
-    interruptible: bool = True
-    reopen_speech_s: float = 0.096
-    """Speech that takes a commit back within the grace time."""
-    barge_in_speech_s: float = 0.256
-    """Speech that interrupts a reply after it (192 to 384 ms are usual)."""
-    grace_s: float = 0.8
-    """Grace lasts from the commit until so long after the first reply audio."""
-    max_turn_s: float = 300.0
-    engine_timeout_s: float = 10.0
-    """A turn whose engines have shown no progress for so long has failed."""
-    max_lines: int = 200
-    """Lines of history kept."""
-
-
-class Phase(Enum):
-    HEARING = auto()
-    COMMITTED = auto()
-    ENDED = auto()
-
-
-@dataclass(slots=True)
-class _Turn:
-    number: int
-    utterance: Utterance
-    ledger: Ledger
-    progress: float
-    """When an engine last delivered, or was first asked."""
-    phase: Phase = Phase.HEARING
-    reply: Reply | None = None
-    answered: str | None = None
-    """The normalised text that `reply` answers."""
-    attempts: int = 0
-    """Replies begun so far."""
-    grace_until: float | None = None
-    typed: bool = False
-    """Not spoken: speech cannot go on with it."""
-
-    said: Line | None = None
-    """The user's line, once it is in the history."""
-
-    @property
-    def owed(self) -> Stage | None:
-        """Whose result this turn cannot do without; None where it waits for nobody but the user."""
-        if self.utterance.awaiting_final:
-            return Stage.ASR
-        return None if self.reply is None else self.reply.waits_for
-
-    def in_grace(self, now: float) -> bool:
-        """May speech still go on with it? A commit that was demanded is no false start."""
-        if self.typed or self.utterance.commit_asked:
-            return False
-        return self.grace_until is None or now < self.grace_until
-
-
-@dataclass(frozen=True, slots=True)
-class TurnSnapshot:
-    epoch: int
-    revision: int
-    turn: int
-    phase: Phase
-    history: tuple[Line, ...]
 
 
 def normalised(text: str) -> str:
@@ -156,7 +68,7 @@ class Turns:
         self._serial = serial
         self._epoch = 0
         self._revision = 0
-        self._turn: _Turn | None = None
+        self._turn: Turn | None = None
         self._number = 0
         self._candidate: int | None = None
         """Where speech began that may become a barge-in."""
@@ -340,7 +252,7 @@ class Turns:
 
     # hearing
 
-    def _hearing(self, state: Speaking) -> _Turn | None:
+    def _hearing(self, state: Speaking) -> Turn | None:
         """The present turn, if it is being heard and the user is in this state."""
         turn = self._turn
         if turn is None or turn.phase is not Phase.HEARING or turn.utterance.state is not state:
@@ -378,12 +290,12 @@ class Turns:
             return self._interrupt(turn, now)  # ends the turn; the next one opens at the candidate
         return []
 
-    def _pause(self, turn: _Turn, speech_end: float, now: float) -> list[TurnCommand]:
+    def _pause(self, turn: Turn, speech_end: float, now: float) -> list[TurnCommand]:
         turn.ledger.on_soft_end(speech_end, now)
         turn.progress = now
         return turn.utterance.on_pause()
 
-    def _on_final(self, turn: _Turn, text: str, now: float) -> list[TurnCommand]:
+    def _on_final(self, turn: Turn, text: str, now: float) -> list[TurnCommand]:
         commands: list[TurnCommand] = []
         if text and self._settings.auto_reply and normalised(text) != turn.answered:
             commands += self._drop_reply(turn)
@@ -391,7 +303,7 @@ class Turns:
                 commands += self._begin_reply(turn, self._epoch + 1, now)
         return commands + self._maybe_commit(turn, now)
 
-    def _maybe_commit(self, turn: _Turn, now: float) -> list[TurnCommand]:
+    def _maybe_commit(self, turn: Turn, now: float) -> list[TurnCommand]:
         patience = None if self._settings.manual else self._settings.patience
         if not turn.utterance.is_over(patience):
             return []
@@ -401,7 +313,7 @@ class Turns:
 
     # deciding
 
-    def _commit(self, turn: _Turn, now: float, *, reply: bool = False) -> list[TurnCommand]:
+    def _commit(self, turn: Turn, now: float, *, reply: bool = False) -> list[TurnCommand]:
         self._epoch += 1
         turn.phase = Phase.COMMITTED
         turn.ledger.on_commit(now)
@@ -419,7 +331,7 @@ class Turns:
             return commands + self._end(turn, now, expects_reply=False)
         return commands + self._settle(turn.reply.on_release(now), now)
 
-    def _reopen(self, turn: _Turn) -> list[TurnCommand]:
+    def _reopen(self, turn: Turn) -> list[TurnCommand]:
         """The commit was a false start: the user had not finished."""
         self._epoch += 1
         self._candidate = None
@@ -432,7 +344,7 @@ class Turns:
         turn.utterance.on_resumed()
         return commands
 
-    def _interrupt(self, turn: _Turn, now: float) -> list[TurnCommand]:
+    def _interrupt(self, turn: Turn, now: float) -> list[TurnCommand]:
         """The reply stops here; history keeps what was heard of it."""
         reply, epoch = turn.reply, self._epoch
         self._epoch += 1
@@ -447,7 +359,7 @@ class Turns:
         commands.append(Retire(self._epoch, 0))
         return commands + self._end(turn, now)
 
-    def _fail(self, turn: _Turn, code: str, stage: Stage, now: float) -> list[TurnCommand]:
+    def _fail(self, turn: Turn, code: str, stage: Stage, now: float) -> list[TurnCommand]:
         turn.ledger.on_failed()
         commands: list[TurnCommand] = [TurnFailed(turn.number, code, stage)]
         if turn.phase is Phase.COMMITTED:
@@ -467,7 +379,7 @@ class Turns:
     def _open_spoken(self, start: int, now: float) -> list[TurnCommand]:
         return [SpeechStarted(self._open(start, now).number), *self._warm()]
 
-    def _open(self, start: int, now: float) -> _Turn:
+    def _open(self, start: int, now: float) -> Turn:
         self._number += 1
         number = self._number
         ledger = Ledger(number, self._settings.budget_s, self._settings.downlink_s)
@@ -485,12 +397,10 @@ class Turns:
             )
 
         utterance = Utterance(start, make_work, self._settings.decode)
-        self._turn = _Turn(number, utterance, ledger, now)
+        self._turn = Turn(number, utterance, ledger, now)
         return self._turn
 
-    def _end(
-        self, turn: _Turn, now: float, *, empty: bool = False, expects_reply: bool = True
-    ) -> list[TurnCommand]:
+    def _end(self, turn: Turn, now: float, *, empty: bool = False, expects_reply: bool = True) -> list[TurnCommand]:
         turn.phase, turn.reply = Phase.ENDED, None
         ended = TurnEnded(turn.ledger.record(empty=empty, expects_reply=expects_reply))
         start, self._candidate = self._candidate, None
@@ -531,7 +441,7 @@ class Turns:
     def _lines(self) -> list[Line]:
         return [Line("system", self._settings.instructions), *self._history]
 
-    def _begin_reply(self, turn: _Turn, epoch: int, now: float) -> list[TurnCommand]:
+    def _begin_reply(self, turn: Turn, epoch: int, now: float) -> list[TurnCommand]:
         lines = self._lines()
         text = turn.utterance.text
         if text is not None:
@@ -543,7 +453,7 @@ class Turns:
         turn.attempts += 1
         return self._stop_warming() + turn.reply.begin(tuple(lines), now)
 
-    def _drop_reply(self, turn: _Turn) -> list[TurnCommand]:
+    def _drop_reply(self, turn: Turn) -> list[TurnCommand]:
         """Forget what was made ahead; the revision rises, so that none of it can be released."""
         if turn.reply is None:
             return []

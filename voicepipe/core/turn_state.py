@@ -1,0 +1,91 @@
+"""A turn as data: what it is set to, which phase it is in, and what belongs to it. Only `core.turn` writes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from voicepipe.core.budget import Ledger
+from voicepipe.core.events import Line, Stage
+from voicepipe.core.patience import Patience
+from voicepipe.core.reply import Reply, ReplySettings
+from voicepipe.core.utterance import DecodeSettings, Utterance
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSettings:
+    reply: ReplySettings
+    patience: Patience
+    instructions: str
+    decode: DecodeSettings = field(default_factory=DecodeSettings)
+    budget_s: float = 0.2
+    downlink_s: float = 0.002
+    """Estimated time from the socket to audibility; a loopback's."""
+    manual: bool = False
+    """Turns end by `on_commit_asked` alone."""
+    auto_reply: bool = True
+    warm: bool = True
+    """The model keeps prefixes: reading ahead pays."""
+    max_attempts: int = 3
+    """Replies begun ahead of the commit, per turn; after that many the next one waits for it."""
+    interruptible: bool = True
+    reopen_speech_s: float = 0.096
+    """Speech that takes a commit back within the grace time."""
+    barge_in_speech_s: float = 0.256
+    """Speech that interrupts a reply after it (192 to 384 ms are usual)."""
+    grace_s: float = 0.8
+    """Grace lasts from the commit until so long after the first reply audio."""
+    max_turn_s: float = 300.0
+    engine_timeout_s: float = 10.0
+    """A turn whose engines have shown no progress for so long has failed."""
+    max_lines: int = 200
+    """Lines of history kept."""
+
+
+class Phase(Enum):
+    HEARING = auto()
+    COMMITTED = auto()
+    ENDED = auto()
+
+
+@dataclass(slots=True)
+class Turn:
+    number: int
+    utterance: Utterance
+    ledger: Ledger
+    progress: float
+    """When an engine last delivered, or was first asked."""
+    phase: Phase = Phase.HEARING
+    reply: Reply | None = None
+    answered: str | None = None
+    """The normalised text that `reply` answers."""
+    attempts: int = 0
+    """Replies begun so far."""
+    grace_until: float | None = None
+    typed: bool = False
+    """Not spoken: speech cannot go on with it."""
+
+    said: Line | None = None
+    """The user's line, once it is in the history."""
+
+    @property
+    def owed(self) -> Stage | None:
+        """Whose result this turn cannot do without; None where it waits for nobody but the user."""
+        if self.utterance.awaiting_final:
+            return Stage.ASR
+        return None if self.reply is None else self.reply.waits_for
+
+    def in_grace(self, now: float) -> bool:
+        """May speech still go on with it? A commit that was demanded is no false start."""
+        if self.typed or self.utterance.commit_asked:
+            return False
+        return self.grace_until is None or now < self.grace_until
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSnapshot:
+    epoch: int
+    revision: int
+    turn: int
+    phase: Phase
+    history: tuple[Line, ...]

@@ -1,0 +1,81 @@
+"""Before and after a session: its first message, what it is set to, and how a connection is let go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from voicepipe.announce import error_to_wire
+from voicepipe.config import Config
+from voicepipe.connection import Connection, ConnectionClosed
+from voicepipe.errors import (
+    BadField,
+    BadStart,
+    ClientError,
+    EngineBusy,
+    OutOfOrder,
+    SessionLimit,
+    VoicepipeError,
+)
+from voicepipe.services import Services
+from voicepipe.session import Session
+from voicepipe.wire import messages as wire
+from voicepipe.wire.native import decode_client, encode_server
+
+log = logging.getLogger(__name__)
+
+START_TIMEOUT_S = 10.0
+MAX_BUDGET_MS = 60_000.0
+
+
+async def serve_session(connection: Connection, services: Services, ident: str) -> None:
+    """Run a session to its end; `ident` is unique in the process. Closes the connection. Raises nothing of
+    the client's making."""
+    try:
+        code, reason = await _serve(connection, services, ident)
+    except ConnectionClosed:
+        return
+    except ClientError as exc:
+        services.observer.client_error(exc.code)
+        await _tell(connection, services, exc)
+        code, reason = exc.close_code, exc.code
+    except EngineBusy as exc:
+        services.observer.refused(exc.code)
+        await _tell(connection, services, exc)
+        code, reason = 1013, exc.code
+    await connection.close(code, reason)
+
+
+async def _serve(connection: Connection, services: Services, ident: str) -> tuple[int, str]:
+    budget_ms = _budget_ms(connection, services.config)
+    try:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            message = decode_client(await connection.recv())
+    except TimeoutError:
+        raise SessionLimit(f"no session.start within {START_TIMEOUT_S:.0f} s") from None
+    except BadField as exc:
+        raise BadStart(exc.message, field=exc.field) from None
+    if not isinstance(message, wire.SessionStart):
+        raise OutOfOrder("the first message must be session.start")
+    return await Session(connection, services, ident, message, budget_ms).run()
+
+
+async def _tell(connection: Connection, services: Services, exc: VoicepipeError) -> None:
+    try:
+        async with asyncio.timeout(services.config.limits.send_timeout_s):
+            await connection.send(encode_server(error_to_wire(exc)))
+    except (ConnectionClosed, TimeoutError):
+        log.debug("the client could not be told %s", exc.code)
+
+
+def _budget_ms(connection: Connection, config: Config) -> float:
+    text = connection.query.get("budget_ms")
+    if text is None:
+        return config.budget_ms
+    try:
+        budget_ms = float(text)
+    except ValueError:
+        budget_ms = 0.0
+    if not 0 < budget_ms <= MAX_BUDGET_MS:
+        raise BadStart(f"budget_ms must be above 0 and at most {MAX_BUDGET_MS:.0f}", field="budget_ms")
+    return budget_ms

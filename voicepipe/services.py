@@ -1,0 +1,42 @@
+"""What all sessions of a process share, and whom they tell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from voicepipe.config import Config
+from voicepipe.core.events import TurnRecord
+from voicepipe.device import Device
+from voicepipe.engines.base import Engines
+
+
+class Observer(Protocol):
+    """What a session tells the metrics."""
+
+    def turn_ended(self, verdict: str, felt_s: float | None, system_s: float | None) -> None: ...
+    def client_error(self, code: str) -> None: ...
+    def refused(self, reason: str) -> None: ...
+    def lease_taken(self, kind: str) -> None: ...
+    def lease_returned(self, kind: str) -> None: ...
+    def engine_failed(self, stage: str) -> None: ...
+    def stale_audio_dropped(self, seconds: float) -> None: ...
+    def non_finite_samples(self, n_samples: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What all sessions of a process share."""
+
+    engines: Engines
+    device: Device
+    config: Config
+    observer: Observer
+    achievable_ms: float | None = None
+    draining: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when sessions shall end with their present turn."""
+    drain_deadline: Callable[[], float | None] = lambda: None
+    """Loop time at which the server ends them."""
+    on_record: Callable[[str, TurnRecord], None] = lambda session, record: None
