@@ -225,9 +225,9 @@ def test_slow_partials_are_asked_for_less_often() -> None:
     talk = Talk()
     talk.speak(0.0)
     talk.voiced(0.6, 0.6)
-    slow = Timing(0.6, 0.6, 2.6)
+    slow = Timing(0.6, 0.6, 1.6)
     talk.turns.on_transcript(talk.asked[WorkKind.PARTIAL], "what", "", slow, 2.6)
-    # 30 % of 2 s are 0.6, and a hop of 0.9 s.
+    # 30 % of 1 s are 0.3, and three times that is the hop.
     assert talk.voiced(1.4, 2.7) == []
     assert kinds(talk.voiced(1.5, 2.8)) == ["PARTIAL"]
 

@@ -55,7 +55,7 @@ def test_one_partial_is_in_flight() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step_s", "hop_samples"), [(0.0, 3_840), (0.05, 3_840), (0.1, 4_800), (0.25, 12_000), (9.0, 15_360)]
+    ("step_s", "hop_samples"), [(0.0, 3_840), (0.05, 3_840), (0.125, 6_000), (0.25, 12_000), (9.0, 15_360)]
 )
 def test_the_hop_follows_what_a_step_takes(step_s: float, hop_samples: int) -> None:
     """1.5 steps, between 240 and 960 ms: recognition never takes the whole device."""
