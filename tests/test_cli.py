@@ -17,6 +17,7 @@ import pytest
 
 from voicepipe.audio import read_wav, write_wav
 from voicepipe.cli import main
+from voicepipe.conversation import check_out
 
 RATE_HZ = 16_000
 
@@ -147,6 +148,28 @@ def test_check_prints_what_would_hold(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["serve", "--check", "--config", str(path), "--port", "4321"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["port"], shown["budget_ms"]) == (4321, 150)
+
+
+@pytest.mark.parametrize("command", ["demo", "talk"])
+def test_replies_that_could_not_be_written_are_told_before_a_word_is_said(
+    command: str, tone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder, or a place under a file: status 2 and its name, and nothing is loaded or connected."""
+    for out in (tmp_path, tone / "below" / "reply.wav"):
+        assert main([command, "--wav", str(tone), "--out", str(out)]) == 2
+        said = capsys.readouterr()
+        assert said.out == "" and str(out.parent if out.suffix else out) in said.err
+        assert len(said.err.splitlines()) == 1
+
+
+def test_checking_a_place_leaves_what_is_there(tmp_path: Path) -> None:
+    """A file that exists keeps its content until there is a reply; none is left where none was."""
+    old = tmp_path / "old.wav"
+    old.write_bytes(b"kept")
+    check_out(old)
+    assert old.read_bytes() == b"kept"
+    check_out(tmp_path / "new" / "reply.wav")
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 # --- surroundings

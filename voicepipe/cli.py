@@ -17,7 +17,7 @@ import msgspec
 from voicepipe import __version__
 from voicepipe.app import Serving, serving
 from voicepipe.config import Config, parse_config
-from voicepipe.conversation import Call, converse, load_clips, spoken_question
+from voicepipe.conversation import Call, check_out, converse, load_clips, spoken_question
 from voicepipe.engines.base import Engines
 from voicepipe.engines.table import find_models, load
 from voicepipe.errors import ConfigError, Refused, VoicepipeError
@@ -278,8 +278,9 @@ def _demo(args: argparse.Namespace) -> int:
     limits = msgspec.structs.replace(config.limits, max_sessions=1, grace_s=1.0)
     config = msgspec.structs.replace(config, host="127.0.0.1", port=0, limits=limits)
     folder = default_root(os.environ) / "demo"
-    loader = _loader(config, _store())
     out = args.out or folder / "reply.wav"
+    check_out(out)
+    loader = _loader(config, _store())
     reporter = _reporter(args)
 
     async def run() -> None:
@@ -295,6 +296,8 @@ def _demo(args: argparse.Namespace) -> int:
 
 def _talk(args: argparse.Namespace) -> int:
     clips = load_clips(args.wav or [])
+    if args.out is not None:
+        check_out(args.out)
     call = Call(
         args.url,
         token=os.environ.get("VOICEPIPE_TOKEN"),

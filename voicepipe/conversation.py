@@ -11,7 +11,7 @@ from pathlib import Path
 
 from voicepipe.audio import Samples, from_pcm16, write_wav
 from voicepipe.engines.base import Tts
-from voicepipe.errors import EnvironmentFailure
+from voicepipe.errors import AudioFileError, EnvironmentFailure
 from voicepipe.show import Reporter
 from voicepipe.warmup import OnThread, speak
 from voicepipe.wire.messages import Enforcement, OperatingPoint
@@ -102,6 +102,26 @@ def _loudspeaker(stack: AsyncExitStack, rate_hz: int, reporter: Reporter) -> Lou
         return None
 
 
+def check_out(path: Path) -> None:
+    """Raises AudioFileError where the WAV could not be written: before the conversation, not after it."""
+    _make_folder(path)
+    there = path.exists()
+    try:
+        with path.open("ab"):
+            pass
+        if not there:
+            path.unlink()
+    except OSError as exc:
+        raise AudioFileError(f"{path} cannot be written: {exc.strerror}", field="out") from None
+
+
 def _write(path: Path, samples: Samples, rate_hz: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(path)
     write_wav(path, samples, rate_hz)
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise AudioFileError(f"{path.parent} cannot be made: {exc.strerror}", field="out") from None
