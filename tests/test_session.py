@@ -9,10 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests import virtual
 from tests.driving import (
+    LOUD,
+    RATE_HZ,
     Caller,
     DictatedAsr,
     Fault,
@@ -29,6 +32,7 @@ from tests.driving import (
     open_house,
     visit,
 )
+from voicepipe.audio import to_pcm16
 from voicepipe.config import Config, ScriptedConfig
 from voicepipe.connection import MemoryConnection
 from voicepipe.engines.base import Engines
@@ -248,6 +252,22 @@ def test_with_manual_turn_taking_only_the_client_ends_a_turn() -> None:
     caller = call(script, engines(SHORT))
     assert caller.verdicts == ["met"]
     assert len(caller.of(wire.SpeechStarted)) == 1
+
+
+def test_a_demand_right_behind_a_burst_of_speech_ends_the_turn_that_the_burst_is() -> None:
+    """A recording sent as fast as it goes, and the commit with it: the VAD has heard nothing of it yet."""
+
+    async def script(caller: Caller) -> None:
+        await caller.start(turn_taking="manual")
+        loud = to_pcm16(np.full(RATE_HZ // 50, LOUD, np.float32))
+        for number in range(50):
+            await caller.send(wire.AudioFrame(epoch=0, offset_samples=number * RATE_HZ // 50, pcm=loud))
+        await caller.send(wire.InputCommit())
+        await caller.pause_until(wire.TurnEnded)
+        await caller.end()
+
+    caller = call(script, engines(SHORT))
+    assert caller.verdicts == ["met"]
 
 
 def test_transcription_writes_down_and_does_not_answer() -> None:

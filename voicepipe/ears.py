@@ -65,6 +65,7 @@ class Ears:
         self._next_frame = 0
         self._frames: deque[tuple[int, Samples]] = deque()
         self._busy = False
+        self._waiting: list[Callable[[], None]] = []
         self._overdue_at: float | None = None
         """When a chunk that is at the device has taken too long; None where that has been told."""
         self._arrived = clock()
@@ -76,6 +77,13 @@ class Ears:
         samples = self.ingest.push(pcm, offset_samples)
         self._arrived = self._fed_to = self._clock()
         self._append(samples)
+
+    def after_what_arrived(self, act: Callable[[], None]) -> None:
+        """Run `act` once all sound that has arrived so far has been listened to: at once, or after the backlog."""
+        if self._busy:
+            self._waiting.append(act)
+        else:
+            act()
 
     def next_deadline(self) -> float | None:
         deadlines = [d for d in (self._starved_at(), self._overdue_at) if d is not None]
@@ -143,6 +151,10 @@ class Ears:
                 for event in self._endpointer.on_frame(probability, start, len(frame)):
                     self._heard(event, self._spoken_at(event), now)
         self._listen()
+        if not self._busy:
+            waiting, self._waiting = self._waiting, []
+            for act in waiting:
+                act()
 
     def _spoken_at(self, event: EndpointEvent) -> float:
         """Arrival shows when a sample was spoken: the newest one just now, older ones before it."""

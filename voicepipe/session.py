@@ -202,7 +202,8 @@ class Session:
                 played = round(heard_ms * self._jobs.output_rate / 1000)
                 self._pump(turns.on_report(epoch, played, now))
             case wire.InputCommit():
-                self._pump(turns.on_commit_asked(now))
+                # What was said before it counts, also where the VAD has not come to it yet.
+                self._ears.after_what_arrived(lambda: self._pump(turns.on_commit_asked(self._clock())))
             case wire.InputText(text):
                 self._pump(turns.on_text(text, now))
             case wire.ReplyCreate(None):
