@@ -1,7 +1,13 @@
-"""`python -m voicepipe` is `voicepipe`."""
+"""The command's entry: `voicepipe`, and `python -m voicepipe`. Ctrl-C counts from the first import on."""
 
 import sys
 
-from voicepipe.cli import main
+try:
+    from voicepipe.cli import main
+except KeyboardInterrupt:
+    sys.exit(130)
 
-sys.exit(main())
+__all__ = ["main"]
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -46,8 +46,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        sys.stderr.close()
-        return 1
+        return _nobody_reads()
+    except ExceptionGroup as several:
+        if several.split(BrokenPipeError)[1] is not None:
+            raise
+        return _nobody_reads()
+
+
+def _nobody_reads() -> int:
+    """Whoever read our output has gone; the interpreter must not try to flush it once more."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for the rest of the process
+    return 1
 
 
 # --- arguments
@@ -298,6 +307,8 @@ def _talk(args: argparse.Namespace) -> int:
     clips = load_clips(args.wav or [])
     if args.out is not None:
         check_out(args.out)
+    if args.budget_ms is not None:
+        parse_config({"budget_ms": args.budget_ms})
     call = Call(
         args.url,
         token=os.environ.get("VOICEPIPE_TOKEN"),

@@ -94,11 +94,11 @@ async def _through(session: Session, clips: Sequence[Clip], played: bytearray, r
 
 
 def _loudspeaker(stack: AsyncExitStack, rate_hz: int, reporter: Reporter) -> Loudspeaker | None:
-    """None, and a word about it, where there is none: the replies' WAV is there all the same."""
+    """None, and a word about it, where there is none."""
     try:
         return stack.enter_context(Loudspeaker(rate_hz))
     except EnvironmentFailure:
-        reporter.say("(no loudspeaker here: the replies go to a WAV)")
+        reporter.say("(no loudspeaker here)")
         return None
 
 
