@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -29,8 +28,6 @@ from voicepipe.reception import serve_session
 from voicepipe.server import ServerSettings, VoiceServer
 from voicepipe.services import Services
 from voicepipe.warmup import OnThread, WarmUp, warm_up
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
