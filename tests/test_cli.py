@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
@@ -18,8 +21,14 @@ import pytest
 from voicepipe.audio import read_wav, write_wav
 from voicepipe.cli import main
 from voicepipe.conversation import check_out
+from voicepipe.errors import EngineError
 
 RATE_HZ = 16_000
+
+
+def caused(error: EngineError, cause: Exception) -> EngineError:
+    error.__cause__ = cause
+    return error
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +66,7 @@ def test_demo_prints_one_object_per_turn_and_nothing_else(tone: Path, tmp_path: 
     assert done.returncode == 0, done.stderr
     *turns, last = lines(done.stdout)
     assert [turn["turn"] for turn in turns] == [1, 2]
-    fields = "turn transcript reply verdict felt_ms system_ms stages speculation blame".split()
+    fields = "turn transcript reply verdict felt_ms system_ms stages speculation blame cutoff".split()
     assert all(list(turn) == fields for turn in turns)
     summary = last["summary"]
     assert isinstance(summary, dict)
@@ -87,6 +96,9 @@ def test_silence_is_no_turn(tmp_path: Path) -> None:
     (only,) = lines(done.stdout)
     assert isinstance(only["summary"], dict)
     assert only["summary"]["turns"] == 0
+    assert only["summary"]["unheard_clips"] == []
+    assert only["summary"]["ended"] == "done"
+    assert done.stderr == ""
 
 
 # --- wrong usage
@@ -118,7 +130,16 @@ def test_a_bad_recording_is_wrong_usage(
     [
         (["serve", "--port", "70000"], "port"),
         (["serve", "--max-sessions", "0"], "max_sessions"),
-        (["serve", "--budget-ms", "-1"], "budget_ms"),
+        (["serve", "--budget-ms=-1"], "--budget-ms"),
+        (["serve", "--check", "--budget-ms", "1_0"], "1_0"),
+        (["serve", "--check", "--budget-ms", "1e-300"], "1e-300"),
+        (["serve", "--check", "--budget-ms", "0.5"], "from 1 to 60000"),
+        (["serve", "--check", "--budget-ms", "60000.5"], "60000.5"),
+        (["serve", "--check", "--budget-ms", "nan"], "nan"),
+        (["serve", "--check", "--budget-ms", "\u0661\u0660"], "--budget-ms"),
+        (["talk", "--wav", "WAV", "--budget-ms", "1_0"], "1_0"),
+        (["talk", "--wav", "WAV", "--out", "x.mp3"], "--out x.mp3"),
+        (["demo", "--wav", "WAV", "--out", "x.mp3"], "--out x.mp3"),
         (["serve", "--config", "nowhere.toml"], "nowhere.toml"),
         (["talk", "--url", "ftp://127.0.0.1", "--wav", "WAV"], "URL"),
         (["models", "fetch", "gpt-17"], "gpt-17"),
@@ -139,6 +160,17 @@ def test_an_unknown_key_of_the_configuration_is_named(tmp_path: Path, capsys: py
     path.write_text("[engines]\nvoize = 'x'\n")
     assert main(["serve", "--check", "--config", str(path)]) == 2
     assert "voize" in capsys.readouterr().err
+
+
+def test_a_mark_at_the_beginning_of_the_configuration_is_read_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some editors write one."""
+    path = tmp_path / "c.toml"
+    path.write_text("port = 1234\n", encoding="utf-8-sig")
+    assert main(["serve", "--check", "--config", str(path), "--budget-ms", "150.5"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["port"], shown["budget_ms"]) == (1234, 150.5)
 
 
 def test_check_prints_what_would_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,6 +196,9 @@ def test_replies_that_could_not_be_written_are_told_before_a_word_is_said(
 
 def test_checking_a_place_leaves_what_is_there(tmp_path: Path) -> None:
     """A file that exists keeps its content until there is a reply; none is left where none was."""
+    check_out(tmp_path / "without-suffix")
+    check_out(tmp_path / "loud.WAV")
+    assert list(tmp_path.iterdir()) == []
     old = tmp_path / "old.wav"
     old.write_bytes(b"kept")
     check_out(old)
@@ -180,6 +215,34 @@ def test_a_server_that_is_not_there(tone: Path, capsys: pytest.CaptureFixture[st
     assert main(["talk", "--url", "ws://127.0.0.1:9", "--wav", str(tone)]) == 1
     said = capsys.readouterr().err
     assert "127.0.0.1:9" in said and "voicepipe serve" in said and "Traceback" not in said
+
+
+def test_an_ipv6_address_is_a_url_that_can_be_used(tone: Path) -> None:
+    """In brackets, in both lines."""
+    with serving("--engines", "scripted", "--host", "::1") as port:
+        done = run("talk", "--url", f"ws://[::1]:{port}", "--wav", tone, "--json")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (EngineError("a voice failed"), "a voice failed"),
+        (caused(EngineError("a voice failed"), ValueError("no\nroom")), "a voice failed (ValueError: no room)"),
+        (caused(EngineError("failed: no room"), ValueError("no room")), "failed: no room"),
+    ],
+)
+def test_an_engine_that_fails_at_the_start_says_why(
+    error: EngineError, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line, and once."""
+
+    def fail(config: object, loader: object) -> None:
+        raise error
+
+    monkeypatch.setattr("voicepipe.cli._serve_until_told", fail)
+    assert main(["serve", "--engines", "scripted"]) == 1
+    assert capsys.readouterr().err == f"voicepipe: {says}\n"
 
 
 def test_no_microphone_says_how_else(capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,6 +305,136 @@ def test_serve_ends_cleanly_when_told(number: signal.Signals) -> None:
     """Exit 0 within the grace, no traceback, whichever signal."""
     with serving("--engines", "scripted", signal_number=number):
         pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_talk_that_is_told_to_end_leaves_what_there_is(
+    number: signal.Signals, tone: Path, tmp_path: Path
+) -> None:
+    """During the second of two recordings: the summary, the replies so far, and the status of the signal."""
+    out = tmp_path / "reply.wav"
+    with serving("--engines", "scripted") as port:
+        url = f"ws://127.0.0.1:{port}"
+        talk = begun("talk", "--url", url, "--wav", tone, "--wav", tone, "--out", out, "--json")
+        assert talk.stdout is not None
+        assert json.loads(talk.stdout.readline())["turn"] == 1
+        talk.send_signal(number)
+        rest, err = talk.communicate(timeout=20)
+    assert talk.returncode == 128 + number, err
+    summary = json.loads(rest.splitlines()[-1])["summary"]
+    assert (summary["turns"], summary["ended"], summary["out"]) == (1, "interrupted", str(out))
+    assert len(read_wav(out, max_seconds=60)[0]) > 0
+    assert "Traceback" not in err
+
+
+def test_a_server_that_is_killed_leaves_a_talk_its_summary(tone: Path) -> None:
+    """Status 1; both the summary and stderr name the way it ended."""
+    server = begun("serve", "--port", "0", "--engines", "scripted")
+    assert server.stdout is not None
+    listening, _ = server.stdout.readline(), server.stdout.readline()
+    port = listening.split(";")[0].rsplit(":", 1)[1]
+    talk = begun("talk", "--url", f"ws://127.0.0.1:{port}", "--wav", tone, "--wav", tone, "--json")
+    assert talk.stdout is not None
+    talk.stdout.readline()
+    server.kill()
+    server.communicate()
+    rest, err = talk.communicate(timeout=20)
+    assert talk.returncode == 1
+    summary = json.loads(rest.splitlines()[-1])["summary"]
+    assert (summary["turns"], summary["ended"], summary["error"]["close_code"]) == (1, "lost", 1006)
+    assert "1006" in err and "Traceback" not in err
+
+
+def test_a_demo_that_is_told_to_end_leaves_its_summary(tone: Path) -> None:
+    """SIGTERM in the middle of the second recording."""
+    demo = begun("demo", "--engines", "scripted", "--wav", tone, "--wav", tone, "--json")
+    assert demo.stdout is not None
+    demo.stdout.readline()
+    demo.send_signal(signal.SIGTERM)
+    rest, err = demo.communicate(timeout=20)
+    assert demo.returncode == 143, err
+    assert json.loads(rest.splitlines()[-1])["summary"]["ended"] == "interrupted"
+
+
+def test_sigterm_while_the_engines_load_ends_serve_at_once(tmp_path: Path) -> None:
+    """Status 0, although the load takes a minute."""
+    slow = tmp_path / "slow.toml"
+    slow.write_text("[engines]\nkind = 'scripted'\n[engines.scripted]\nasr_ms = 60000\n")
+    server = begun("serve", "--port", "0", "--config", slow)
+    assert server.stdout is not None
+    assert server.stdout.readline().startswith("listening")
+    server.send_signal(signal.SIGTERM)
+    _, err = server.communicate(timeout=10)
+    assert (server.returncode, err) == (0, "")
+
+
+def test_sigterm_while_a_model_is_fetched_ends_serve_and_the_fetch(tmp_path: Path) -> None:
+    """Status 0; pip is gone, what it had is kept for the next time, and nothing looks complete."""
+    with socket.create_server(("127.0.0.1", 0)) as index:
+        index.settimeout(30)
+        place = f"http://127.0.0.1:{index.getsockname()[1]}/simple"
+        environ = {**os.environ, "PIP_INDEX_URL": place, "PIP_CONFIG_FILE": os.devnull}
+        server = begun("serve", "--port", "0", env=environ)
+        pip, _ = index.accept()
+        with pip:
+            server.send_signal(signal.SIGTERM)
+            _, err = server.communicate(timeout=20)
+            pip.settimeout(10)
+            while pip.recv(4096):  # until the other end of the connection is gone
+                pass
+    assert server.returncode == 0, err
+    assert "Traceback" not in err
+    assert [path.name for path in (tmp_path / "cache" / "models").iterdir() if path.name[0] != "."] == []
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_second_signal_ends_a_drain_at_once(at_once: bool, tone: Path, tmp_path: Path) -> None:
+    """Even where both come in the same instant: the session that runs is closed with 1012, not waited for."""
+    patient = tmp_path / "patient.toml"
+    words = "word " * 200
+    patient.write_text(f"[engines.scripted]\nreply = '{words}'\n[limits]\ngrace_s = 60\n")
+    server = begun("serve", "--port", "0", "--engines", "scripted", "--config", patient)
+    assert server.stdout is not None
+    listening, _ = server.stdout.readline(), server.stdout.readline()
+    port = int(listening.split(";")[0].rsplit(":", 1)[1])
+    talk = begun("talk", "--url", f"ws://127.0.0.1:{port}", "--wav", tone)
+    try:
+        assert talk.stdout is not None
+        until_line(talk.stdout, "bot:")
+        if at_once:  # of two kinds: two of one kind would become one
+            for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
+                server.send_signal(number)
+        else:
+            server.send_signal(signal.SIGTERM)
+            assert server.stdout.readline().startswith("draining")
+            server.send_signal(signal.SIGTERM)
+        _, err = server.communicate(timeout=15)
+        assert server.returncode == 0, err
+        _, said = talk.communicate(timeout=15)
+        assert talk.returncode == 1 and "1012" in said
+    finally:
+        for process in (server, talk):
+            process.kill()
+            process.communicate()
+
+
+def until_line(stream: IO[str], beginning: str) -> None:
+    """Reads until the first sign of the line that begins so: a reply's line grows."""
+    read = ""
+    while beginning not in read:
+        piece = stream.read(1)
+        assert piece, read
+        read += piece
+
+
+def begun(*argv: str | Path, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "voicepipe", *map(str, argv)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+    )
 
 
 def test_ctrl_c_ends_a_talk_at_any_moment(tone: Path) -> None:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
 
 from voicepipe.app import serving
 from voicepipe.audio import read_wav, write_wav
@@ -15,8 +22,10 @@ from voicepipe.config import Config, EnginesConfig, LimitsConfig, ScriptedConfig
 from voicepipe.conversation import Call, converse, load_clips, spoken_question
 from voicepipe.engines.scripted import ScriptedTts
 from voicepipe.engines.table import load
-from voicepipe.errors import AudioFileError, ServerUnreachable
+from voicepipe.errors import AudioFileError, ConnectionLost, ServerUnreachable
 from voicepipe.show import JsonLines
+from voicepipe.wire import native
+from voicepipe_client import make_clip
 
 CONFIG = Config(
     port=0,
@@ -39,12 +48,123 @@ async def test_the_question_is_made_once(tmp_path: Path) -> None:
     assert np.allclose(second.samples, 0.25, atol=1e-3)
 
 
+@pytest.mark.parametrize("junk", [b"", b"RIFF", b"no sound", "quiet"])
+async def test_a_question_that_cannot_be_heard_is_made_again(tmp_path: Path, junk: bytes | str) -> None:
+    """Cut off in the middle, something else, or without a word: no reason for every later demo to fail."""
+    first = await spoken_question(voice(), tmp_path, asyncio.to_thread)
+    (path,) = tmp_path.glob("question-*.wav")  # noqa: ASYNC240 - nobody waits for this loop
+    if isinstance(junk, bytes):
+        path.write_bytes(junk)
+    else:
+        write_wav(path, np.zeros(16_000, np.float32), 16_000)
+    second = await spoken_question(voice(), tmp_path, asyncio.to_thread)
+    assert np.array_equal(second.samples, first.samples)
+
+
+class Scripted:
+    """A server that greets, does `then` with the connection, and counts nothing."""
+
+    def __init__(self, then: Callable[[ServerConnection], Awaitable[None]]) -> None:
+        self._then = then
+
+    async def __call__(self, ws: ServerConnection) -> None:
+        await ws.recv()
+        await ws.send(native.encode_server(native.SessionReady("s", "voicepipe.v1", 16_000, 200.0, None)))
+        await self._then(ws)
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        async with serve(self, "127.0.0.1", 0, subprotocols=[Subprotocol("voicepipe.v1")]) as server:
+            yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def answer_half(ws: ServerConnection) -> None:
+    """A turn, and a second of reply of which 100 ms are played before the server goes."""
+    while not any((await ws.recv())[8:]):
+        pass
+    ended = native.TurnEnded(
+        1, "met", 90.0, 1.0, native.Stages(*[native.StageTimes()] * 5), native.Speculation(True, 1, 0.0, 0.0), None
+    )
+    for message in (native.TurnCommitted(1, 1), native.AudioFrame(1, 0, b"\0\x10" * 16_000), ended):
+        await ws.send(native.encode_server(message))
+    for _ in range(8):
+        await ws.recv()
+
+
+CLIP = make_clip("tone.wav", np.full(8_000, 0.1, np.float32), 16_000)
+
+
+@pytest.mark.parametrize(("code", "reason"), [(1011, "internal error"), (1012, "drain"), (1006, "")])
+async def test_a_lost_connection_leaves_summary_and_wav(tmp_path: Path, code: int, reason: str) -> None:
+    """Of what there was, with the code and the reason; the error goes on to whoever prints it."""
+
+    async def then(ws: ServerConnection) -> None:
+        await answer_half(ws)
+        if code == 1006:
+            ws.transport.abort()
+        else:
+            await ws.close(code, reason)
+
+    out, said = tmp_path / "reply.wav", io.StringIO()
+    async with Scripted(then).listening() as url:
+        with pytest.raises(ConnectionLost, match=str(code)):
+            await converse(Call(url, out=out), [CLIP, CLIP], JsonLines(said, io.StringIO()))
+    turn, last = map(json.loads, said.getvalue().splitlines())
+    summary = last["summary"]
+    assert (turn["turn"], summary["turns"], summary["ended"], summary["out"]) == (1, 1, "lost", str(out))
+    assert summary["error"]["code"] == "connection_lost"
+    assert summary["error"]["close_code"] == code
+    assert reason in summary["error"]["message"]
+    assert summary["unheard_clips"] == ["tone.wav"]
+    reply, _ = read_wav(out, max_seconds=60)
+    assert 0 < len(reply) < 16_000
+
+
+async def test_a_cancelled_talk_leaves_summary_and_wav(tmp_path: Path) -> None:
+    """As a lost one does."""
+    answered = asyncio.Event()
+
+    async def then(ws: ServerConnection) -> None:
+        await answer_half(ws)
+        answered.set()
+        await ws.wait_closed()
+
+    out, said = tmp_path / "reply.wav", io.StringIO()
+    async with Scripted(then).listening() as url:
+        talking = asyncio.ensure_future(converse(Call(url, out=out), [CLIP], JsonLines(said, io.StringIO())))
+        await answered.wait()
+        talking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await talking
+    summary = json.loads(said.getvalue().splitlines()[-1])["summary"]
+    assert (summary["turns"], summary["ended"], summary["error"]) == (1, "interrupted", None)
+    assert len(read_wav(out, max_seconds=60)[0]) > 0
+
+
+async def test_a_server_that_hears_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """False, and the name of the recording."""
+    monkeypatch.setattr("voicepipe_client.turns.GIVE_UP_S", 0.1)
+
+    async def then(ws: ServerConnection) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                await ws.recv()
+
+    said, complaints = io.StringIO(), io.StringIO()
+    async with Scripted(then).listening() as url:
+        assert not await converse(Call(url), [CLIP], JsonLines(said, complaints))
+    (summary,) = map(json.loads, said.getvalue().splitlines())
+    assert summary["summary"]["unheard_clips"] == ["tone.wav"]
+    assert "tone.wav" in complaints.getvalue()
+
+
 async def test_replies_are_written_where_they_should_be(tmp_path: Path) -> None:
     """As they were played: the tone of three words, into a folder that is made."""
     out, said = tmp_path / "deep" / "reply.wav", io.StringIO()
     async with serving(CONFIG, lambda: load(CONFIG.engines, None, sessions=1, api_key=None)) as served:
         clip = await spoken_question(served.engines.tts, tmp_path, served.on_thread)
-        await converse(Call(f"ws://127.0.0.1:{served.server.port}", out=out), [clip], JsonLines(said))
+        call = Call(f"ws://127.0.0.1:{served.server.port}", out=out)
+        assert await converse(call, [clip], JsonLines(said, io.StringIO()))
     reply, rate_hz = read_wav(out, max_seconds=60)
     assert rate_hz == ScriptedTts.sample_rate_hz
     loud = np.abs(reply) > 0.01
@@ -56,7 +176,7 @@ async def test_nobody_there_leaves_no_file(tmp_path: Path) -> None:
     """The error of the client library comes through."""
     out = tmp_path / "reply.wav"
     with pytest.raises(ServerUnreachable):
-        await converse(Call("ws://127.0.0.1:9", out=out), [], JsonLines(io.StringIO()))
+        await converse(Call("ws://127.0.0.1:9", out=out), [], JsonLines(io.StringIO(), io.StringIO()))
     assert not out.exists()
 
 

@@ -42,8 +42,8 @@ def test_the_checks_run_in_their_order() -> None:
     assert check(rules, hostile, Crowd(5, 5), draining=True) == "503 draining"
     assert check(rules, hostile, Crowd(5, 5)) == "503 connections"
     assert check(rules, hostile, Crowd(4, 3)) == "429 connections_per_address"
-    assert check(rules, hostile, Crowd(4, 2)) == "403 origin"
-    assert check(rules, visit(peer=LAN), Crowd(4, 2)) == "401 credentials"
+    assert check(rules, hostile, Crowd(4, 2)) == "403 origin_not_allowed"
+    assert check(rules, visit(peer=LAN), Crowd(4, 2)) == "401 unauthorized"
     assert check(rules, visit(peer=LAN, authorization="Bearer t"), Crowd(4, 2)) is None
 
 
@@ -54,7 +54,7 @@ def test_a_proxy_on_loopback_may_stand_for_many() -> None:
 @pytest.mark.parametrize("origin", ["http://localhost:8765", "http://127.0.0.1:8765", "https://[::1]:8765"])
 def test_our_own_page_on_loopback_may_connect(origin: str) -> None:
     assert check(AccessRules(), visit(origin=origin)) is None
-    assert check(AccessRules(), visit(origin=origin), port=9999) == "403 origin"
+    assert check(AccessRules(), visit(origin=origin), port=9999) == "403 origin_not_allowed"
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_our_own_page_on_loopback_may_connect(origin: str) -> None:
 )
 def test_origins_are_matched_whole(origin: str) -> None:
     rules = AccessRules(origins=frozenset({"https://app.example"}))
-    assert check(rules, visit(origin=origin)) == "403 origin"
+    assert check(rules, visit(origin=origin)) == "403 origin_not_allowed"
     assert check(rules, visit(origin="https://app.example")) is None
 
 
 def test_without_tokens_only_loopback_gets_in_unless_told_otherwise() -> None:
     assert check(AccessRules(), visit(authorization="Bearer anything")) is None
-    assert check(AccessRules(), visit(peer=LAN)) == "401 credentials"
-    assert check(AccessRules(), visit(peer=LAN, authorization="Bearer x")) == "401 credentials"
+    assert check(AccessRules(), visit(peer=LAN)) == "401 unauthorized"
+    assert check(AccessRules(), visit(peer=LAN, authorization="Bearer x")) == "401 unauthorized"
     assert check(AccessRules(insecure=True), visit(peer=LAN)) is None
 
 
@@ -100,7 +100,7 @@ def test_without_tokens_only_loopback_gets_in_unless_told_otherwise() -> None:
 )
 def test_configured_tokens_are_needed_even_on_loopback(headers: dict[str, str], passes: bool) -> None:
     rules = AccessRules(tokens=frozenset({"first", "second"}), insecure=True)
-    assert check(rules, visit(**headers)) == (None if passes else "401 credentials")
+    assert check(rules, visit(**headers)) == (None if passes else "401 unauthorized")
 
 
 def test_tokens_do_not_show_in_a_repr() -> None:
@@ -138,6 +138,13 @@ def test_what_admission_is_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "budget_ms"), [("1", 1.0), ("1.0", 1.0), ("0200", 200.0), ("1234.57", 1234.57), ("60000", 60_000.0)]
+)
+def test_budgets_are_decimal_numbers(text: str, budget_ms: float) -> None:
+    assert session_request(visit(f"/v1/voice?budget_ms={text}")) == SessionRequest("127.0.0.1", budget_ms, "")
+
+
+@pytest.mark.parametrize(
     "query",
     [
         "budget_ms=",
@@ -147,6 +154,18 @@ def test_what_admission_is_told() -> None:
         "budget_ms=-1",
         "budget_ms=0",
         "budget_ms=60001",
+        "budget_ms=60000.5",
+        "budget_ms=0.99",
+        "budget_ms=1e-300",
+        "budget_ms=2e2",
+        "budget_ms=1_0",
+        "budget_ms=%2B200",
+        "budget_ms=%20200",
+        "budget_ms=200%0A",
+        "budget_ms=.5",
+        "budget_ms=200.",
+        "budget_ms=0x10",
+        "budget_ms=%D9%A2%D9%A0%D9%A0",
         "route=a/b",
         "route=" + 65 * "a",
         "route=%0A",
@@ -155,6 +174,7 @@ def test_what_admission_is_told() -> None:
 def test_parameters_without_sense_are_a_bad_request(query: str) -> None:
     reply = session_request(visit(f"/v1/voice?{query}"))
     assert isinstance(reply, Reply) and reply.status == 400
+    assert json.loads(reply.body)["error"]["field"] == query.partition("=")[0]
 
 
 def test_a_flood_of_parameters_is_not_parsed() -> None:
@@ -173,6 +193,38 @@ def test_a_flood_of_parameters_is_not_parsed() -> None:
 )
 def test_who_can_read_a_refusal_after_the_upgrade(target: str, protocols: str, expected: bool) -> None:
     assert visit(target, sec_websocket_protocol=protocols).can_read_refusal is expected
+
+
+@pytest.mark.parametrize(
+    ("target", "headers", "expected"),
+    [
+        ("/v1/voice", {"origin": "https://a.example", "sec_websocket_protocol": "voicepipe.v1, t"}, True),
+        ("/v1/voice", {"sec_websocket_protocol": "voicepipe.v1"}, False),
+        ("/v1/voice", {"origin": "https://a.example"}, False),
+        ("/v1/voice?refuse=http", {"origin": "https://a.example", "sec_websocket_protocol": "voicepipe.v1"}, False),
+    ],
+)
+def test_who_is_a_page(target: str, headers: dict[str, str], expected: bool) -> None:
+    assert visit(target, **headers).is_page is expected
+
+
+def test_only_what_time_does_not_change_is_final() -> None:
+    """The others answer a flood, which must not be given upgrades."""
+    rules = AccessRules(max_connections=1, max_connections_per_address=1, tokens=frozenset({"t"}))
+    gate, page = Gate(rules), visit(peer=LAN, origin="https://evil.example")
+    final = {}
+    for draining, crowd in ((True, FEW), (False, Crowd(2, 1)), (False, Crowd(1, 2)), (False, FEW)):
+        away = gate.check(page, crowd, port=1, draining=draining)
+        assert away is not None
+        final[away.reason] = away.is_final
+    away = gate.check(visit(peer=LAN), FEW, port=1, draining=False)
+    assert away is not None and away.reason == "unauthorized" and away.is_final
+    assert final == {
+        "draining": False,
+        "connections": False,
+        "connections_per_address": False,
+        "origin_not_allowed": True,
+    }
 
 
 def test_a_refusal_says_when_to_come_back_rounded_up_to_seconds() -> None:

@@ -127,6 +127,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "trace",
         "warmup",
     ),
+    "signals": (),
     "show": ("waterfall", "wire.messages", "errors", "voicepipe_client", "voicepipe_client.*"),
     "conversation": (
         "audio",
@@ -151,6 +152,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "models.*",
         "resources",
         "show",
+        "signals",
         "sim",
         "sim.*",
         "trace",
@@ -232,6 +234,7 @@ TESTED_ELSEWHERE = {
     "transport": "tests/test_server.py",
     "reception": "tests/test_session.py",
     "services": "tests/test_session.py",
+    "signals": "tests/test_cli.py",
     "core.turn_state": "tests/core/test_turn.py",
     "engines.base": "tests/engines/test_contract.py",
     "wire.messages": "tests/wire/test_native.py",

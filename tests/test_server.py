@@ -23,8 +23,11 @@ from websockets.exceptions import ConnectionClosed as WebsocketClosed
 from websockets.exceptions import InvalidMessage, InvalidStatus
 from websockets.typing import Subprotocol
 
+from voicepipe.app import serving
+from voicepipe.config import Config, EnginesConfig, LimitsConfig
 from voicepipe.connection import Connection, ConnectionClosed
 from voicepipe.core.admission import CountAdmission, Grant, Refuse, SessionRequest
+from voicepipe.engines.table import load
 from voicepipe.errors import BadJson, EnvironmentFailure, PortInUse
 from voicepipe.gate import AccessRules
 from voicepipe.metrics import Metrics
@@ -120,6 +123,18 @@ async def house(
         yield built
 
 
+async def exchange(port: int, request: bytes, *, end: bool = False) -> bytes:
+    """All that the server sends back; `end` sends no more than this, and says so."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    if end:
+        writer.write_eof()
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
 async def closing(ws: ClientConnection) -> tuple[int, str]:
     """(code, reason) with which the server closes."""
     with pytest.raises(WebsocketClosed) as caught:
@@ -178,8 +193,33 @@ async def test_the_peers_close_reaches_the_handler_with_its_code() -> None:
         assert h.value("session_failures_total") == 0
 
 
-@pytest.mark.parametrize("message", [b"x" * 65_537, "x" * 65_537])
-async def test_an_oversized_message_closes_with_1009_and_is_counted(message: str | bytes) -> None:
+@pytest.mark.parametrize("size", [65_537, 262_144])
+@pytest.mark.parametrize("kind", ["text frame", "binary frame"])
+async def test_an_oversized_message_is_named_with_its_limit_before_1009_and_counted_once(
+    kind: str, size: int
+) -> None:
+    config = Config(port=0, engines=EnginesConfig(kind="scripted"), limits=LimitsConfig(grace_s=0.1))
+    async with (
+        serving(config, lambda: load(config.engines, None, sessions=2, api_key=None)) as served,
+        connect(f"ws://127.0.0.1:{served.server.port}/v1/voice", subprotocols=V1, proxy=None) as ws,
+    ):
+        await ws.send(json.dumps({"type": "session.start", "protocol": "voicepipe.v1", "audio": {"rate": 16000}}))
+        assert json.loads(await ws.recv())["type"] == "session.ready"
+        await ws.send("x" * size if kind == "text frame" else b"x" * size)
+        assert json.loads(await ws.recv()) == {
+            "type": "error",
+            "code": "too_large",
+            "message": f"a {kind} may have 65536 bytes, not {size}",
+            "field": kind,
+        }
+        assert await closing(ws) == (1009, "too_large")
+        page = await exchange(served.server.port, b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
+        assert b'voicepipe_client_errors_total{code="too_large"} 1.0' in page
+
+
+@pytest.mark.parametrize("message", [b"x" * 262_145, "x" * 262_145, ["x" * 140_000, "x" * 140_000]])
+async def test_a_message_far_too_large_closes_with_1009_and_is_counted(message: Any) -> None:
+    """The library cuts it off before it is held in memory, and says no more than that."""
     async with house() as h, h.connect() as ws, h.connect() as bystander:
         await ws.send(message)
         assert (await closing(ws))[0] == 1009
@@ -515,8 +555,8 @@ async def test_foreign_origins_and_missing_tokens_are_turned_away_and_counted() 
     rules = AccessRules(origins=frozenset({"https://app.example"}), tokens=frozenset({"sesame"}))
     async with house(settings=replace(SETTINGS, access=rules)) as h:
         for status, options in [
-            (403, {"origin": "https://evil.example"}),
-            (401, {"origin": "https://app.example"}),
+            (403, {"origin": "https://evil.example", "subprotocols": None}),
+            (401, {"origin": "https://app.example", "path": "/v1/voice?refuse=http"}),
             (401, {"subprotocols": [*V1, "barley"]}),
         ]:
             with pytest.raises(InvalidStatus) as caught:
@@ -529,8 +569,50 @@ async def test_foreign_origins_and_missing_tokens_are_turned_away_and_counted() 
         ):
             async with h.connect(**options) as ws:
                 assert ws.subprotocol == "voicepipe.v1"
-        assert h.value("refusals_total", reason="origin") == 1
-        assert h.value("refusals_total", reason="credentials") == 2
+        assert h.value("refusals_total", reason="origin_not_allowed") == 1
+        assert h.value("refusals_total", reason="unauthorized") == 2
+
+
+@pytest.mark.parametrize(
+    ("origin", "reason"),
+    [("https://evil.example", "origin_not_allowed"), ("https://app.example", "unauthorized")],
+)
+async def test_a_page_is_told_why_it_may_not_come_in(origin: str, reason: str) -> None:
+    """A browser shows its script nothing of a 401 or 403: it gets the upgrade, the reason, and no session."""
+    rules = AccessRules(origins=frozenset({"https://app.example"}), tokens=frozenset({"sesame"}))
+    handled = asyncio.Event()
+
+    async def never(connection: Connection, grant: Grant) -> None:
+        handled.set()
+
+    async with house(never, replace(SETTINGS, access=rules)) as h:
+        async with h.connect(origin=origin, subprotocols=[*V1, "barley"]) as ws:
+            assert json.loads(await ws.recv()) == {"type": "refused", "reason": reason, "retry_after_ms": 0}
+            assert await closing(ws) == (1008, reason)
+        await h.emptied()
+        assert h.value("refusals_total", reason=reason) == 1
+        assert h.admission.snapshot().granted == 0 and not handled.is_set()
+
+
+async def test_a_page_that_is_refused_and_does_not_go_is_let_go() -> None:
+    """Without a token nobody holds a connection for longer than a closing handshake may take."""
+    async with house(settings=replace(SETTINGS, access=AccessRules(tokens=frozenset({"sesame"})))) as h:
+        reader, writer = await asyncio.open_connection("127.0.0.1", h.server.port)
+        lines = (
+            "GET /v1/voice HTTP/1.1",
+            "Host: here",
+            "Connection: Upgrade",
+            "Upgrade: websocket",
+            "Sec-WebSocket-Version: 13",
+            "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+            "Sec-WebSocket-Protocol: voicepipe.v1",
+            f"Origin: http://localhost:{h.server.port}",
+        )
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        told = await reader.read()  # until the server hangs up: nothing is sent any more from here
+        assert told.startswith(b"HTTP/1.1 101") and b'"reason":"unauthorized"' in told
+        await h.emptied()
+        writer.close()
 
 
 async def test_connections_over_the_cap_are_told_so_and_a_flood_is_cut() -> None:
@@ -573,6 +655,43 @@ async def test_the_browser_client_is_served_with_get_and_head_only(site: Path) -
         assert (head.status, head.body, head.headers["content-length"]) == (200, b"", "15")
         post = await h.http("/", "POST")
         assert (post.status, post.headers["allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize("size", [1, 100_000, 8_000_000])
+async def test_a_request_with_a_body_is_answered_and_its_body_read_over(size: int) -> None:
+    async with house() as h:
+        reader, writer = await asyncio.open_connection("127.0.0.1", h.server.port)
+        writer.write(b"POST /v1/voice HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % size)
+        writer.write(b"x" * size)
+        await writer.drain()  # raises if the connection is reset
+        answer = HttpAnswer(await reader.read())
+        assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
+        assert answer.headers["connection"] == "close"
+        assert answer.json == {"error": {"message": "only GET and HEAD"}}
+        writer.close()
+        await h.emptied()
+
+
+async def test_what_cannot_be_read_is_a_bad_request_and_a_hang_up_is_none() -> None:
+    async with house() as h:
+        for request in (
+            b"GET / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
+            b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b"GET / HTTP/3\r\n\r\n",
+        ):
+            assert HttpAnswer(await exchange(h.server.port, request)).status == 400
+        assert await exchange(h.server.port, b"GET / HT", end=True) == b""
+        await h.emptied()
+
+
+async def test_a_body_that_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicepipe.server._OPEN_TIMEOUT_S", 0.2)
+    async with house() as h:
+        reader, writer = await asyncio.open_connection("127.0.0.1", h.server.port)
+        writer.write(b"POST / HTTP/1.1\r\nContent-Length: 999999\r\n\r\n")
+        assert HttpAnswer(await reader.read()).status == 405
+        await h.emptied()
+        writer.close()
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ class Terminal(io.StringIO):
 
 def test_machines_get_one_object_per_line() -> None:
     """Turns, then the summary with the WAV's place; events print nothing."""
-    out = io.StringIO()
-    lines = JsonLines(out)
+    out, err = io.StringIO(), io.StringIO()
+    lines = JsonLines(out, err)
     lines.say("loading")
     lines.on_event(wire.TranscriptFinal(1, "Hello?"), 0.0)
     lines.on_turn(RECORD)
@@ -41,12 +41,35 @@ def test_machines_get_one_object_per_line() -> None:
     first, last = map(json.loads, out.getvalue().splitlines())
     assert first["transcript"] == "Hello?"
     assert last == {"summary": {"turns": 1, "out": "r.wav"}}
+    assert err.getvalue() == ""
+
+
+def test_an_error_of_the_server_is_told_beside_the_objects() -> None:
+    """One line on stderr with all that it carries; stdout holds objects only. No escape sequence comes through."""
+    out, err = io.StringIO(), io.StringIO()
+    JsonLines(out, err).on_event(wire.Error(code="bad_field", message="too\n long\x1b[2J", field="text"), 0.0)
+    assert out.getvalue() == ""
+    assert err.getvalue() == "voicepipe: server: bad_field: too long [2J (field text)\n"
+
+
+def test_a_recording_of_which_no_turn_came_is_named() -> None:
+    """For machines in the summary and on stderr, for people among the lines; otherwise where the session ended."""
+    summary = {"turns": 1, "unheard_clips": ["a.wav", "b.wav"], "ended": "done"}
+    out, err, shown = io.StringIO(), io.StringIO(), io.StringIO()
+    JsonLines(out, err).on_end(summary, None)
+    Display(shown).on_end(summary, None)
+    assert json.loads(out.getvalue())["summary"]["unheard_clips"] == ["a.wav", "b.wav"]
+    said = "no turn came of a.wav, b.wav: there is sound in it, and the server heard no speech\n"
+    assert (err.getvalue(), shown.getvalue()) == (f"voicepipe: {said}", said)
+    lost = io.StringIO()
+    Display(lost).on_end({**summary, "ended": "lost"}, None)
+    assert lost.getvalue() == "no turn came of a.wav, b.wav: it ended before that\n"
 
 
 def test_machines_are_told_of_a_refusal() -> None:
     """As the summary, with reason and time."""
     out = io.StringIO()
-    JsonLines(out).on_refused(Refused("capacity", 900))
+    JsonLines(out, io.StringIO()).on_refused(Refused("capacity", 900))
     assert json.loads(out.getvalue()) == {"summary": {"refused": {"reason": "capacity", "retry_after_ms": 900}}}
 
 

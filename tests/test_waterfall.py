@@ -41,6 +41,22 @@ def test_a_turn_without_content_says_so() -> None:
     assert list(turn_lines(record, 200.0)) == ["turn 3: empty, no answer heard (budget 200 ms)"]
 
 
+def test_a_false_cutoff_is_no_hit() -> None:
+    """Whatever the server's verdict: no figure that could be taken for one."""
+    record = {
+        "turn": 2,
+        "verdict": "met",
+        "felt_ms": None,
+        "stages": {},
+        "speculation": {"hit": False, "saved_ms": 0.0},
+        "blame": None,
+        "cutoff": True,
+    }
+    (line,) = turn_lines(record, 200.0)
+    assert line.startswith("turn 2: met, but a false cutoff: it was answered before the speech")
+    assert " ms from the end" not in line
+
+
 def test_a_miss_names_the_stage_to_blame() -> None:
     """With kind and excess; what was done ahead is told too."""
     record = {

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 import os
+import re
 import signal
 import sys
 import tomllib
@@ -20,19 +21,40 @@ from voicepipe.config import Config, parse_config
 from voicepipe.conversation import Call, check_out, converse, load_clips, spoken_question
 from voicepipe.engines.base import Engines
 from voicepipe.engines.table import find_models, load
-from voicepipe.errors import ConfigError, Refused, VoicepipeError
+from voicepipe.errors import ConfigError, EngineError, Refused, VoicepipeError
 from voicepipe.models.place import default_root
 from voicepipe.models.progress import TerminalReporter, size_text
 from voicepipe.models.store import ModelStore
 from voicepipe.resources import browser_dir
 from voicepipe.show import Display, JsonLines, Reporter
+from voicepipe.signals import (
+    Terminated,
+    next_one_ends,
+    on_signals,
+    serve_status,
+    sigterm_raises,
+    status_of_signal,
+)
 
 DEFAULT_URL = "ws://127.0.0.1:8765"
+BUDGET_MS = (1.0, 60_000.0)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0, 1 for a failure, 2 for wrong usage, 130 for Ctrl-C."""
+    """Exit status: 0, 1 for a failure, 2 for wrong usage, 130 for Ctrl-C, 143 for SIGTERM; SIGTERM ends `serve`
+    with 0 at any time."""
     args = _parser().parse_args(argv)
+    status_of = serve_status if args.run is _serve else status_of_signal
+    try:
+        with sigterm_raises(status_of):
+            return _run(args)
+    except Terminated:
+        return status_of(signal.SIGTERM)
+    except KeyboardInterrupt:
+        return status_of(signal.SIGINT)
+
+
+def _run(args: argparse.Namespace) -> int:
     logging.basicConfig(
         level=logging.INFO if args.verbose else logging.ERROR,
         format="%(levelname)s %(name)s: %(message)s",
@@ -41,16 +63,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = args.run(args)
         return status
     except VoicepipeError as exc:
-        print(f"voicepipe: {exc.message}", file=sys.stderr)
+        print(f"voicepipe: {_told(exc)}", file=sys.stderr)
         return exc.exit_status
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:
         return _nobody_reads()
     except ExceptionGroup as several:
         if several.split(BrokenPipeError)[1] is not None:
             raise
         return _nobody_reads()
+
+
+def _told(error: VoicepipeError) -> str:
+    """With the cause of an engine's failure. Nobody has said anything yet when one ends a command: the failures
+    of turns, whose causes might hold what was said, stay in their sessions."""
+    cause = error.__cause__
+    if not isinstance(error, EngineError) or cause is None or str(cause) in error.message:
+        return error.message
+    return f"{error.message} ({type(cause).__name__}: {' '.join(str(cause).split())})"
 
 
 def _nobody_reads() -> int:
@@ -94,7 +123,8 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="serve voice sessions",
         description="Sessions at ws://HOST:PORT/v1/voice, the browser client at /, health at /healthz and "
         "/readyz, metrics at /metrics. Tokens for other than loopback clients: VOICEPIPE_SERVER_TOKENS, "
-        "comma-separated. SIGTERM drains and exits 0; a second one ends at once.",
+        "comma-separated. SIGTERM drains and exits 0; a second one ends at once, and so does the "
+        "first one before the server is ready.",
     )
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port (default 8765; 0 takes a free one)")
@@ -145,7 +175,7 @@ def _add_promise(parser: argparse.ArgumentParser) -> None:
         "--operating-point", choices=("fast", "balanced", "safe"), help="how soon a pause ends a turn"
     )
     parser.add_argument("--enforcement", choices=("degrade", "enforce", "observe"), help="what a late turn gets")
-    parser.add_argument("--budget-ms", type=float, metavar="MS", help="end of speech to sound (default 200)")
+    parser.add_argument("--budget-ms", metavar="MS", help="end of speech to sound (default 200)")
 
 
 def _add_engines(parser: argparse.ArgumentParser) -> None:
@@ -160,12 +190,24 @@ def _add_engines(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--voice", metavar="SPEC", help="Piper voice: .onnx file or hub id")
 
 
+def _budget_ms(args: argparse.Namespace) -> float | None:
+    """A plain decimal. Raises ConfigError."""
+    text = args.budget_ms
+    if text is None:
+        return None
+    least, most = BUDGET_MS
+    if not re.fullmatch(r"[0-9]{1,5}(\.[0-9]{1,6})?", text) or not least <= float(text) <= most:
+        wanted = f"a plain number of milliseconds from {least:.0f} to {most:.0f}"
+        raise ConfigError(f"--budget-ms {text}: expected {wanted}", field="budget_ms")
+    return float(text)
+
+
 def _config(args: argparse.Namespace) -> Config:
     """File first, then flags. Raises ConfigError."""
     values: dict[str, object] = {}
     if args.config is not None:
         try:
-            values = tomllib.loads(args.config.read_text())
+            values = tomllib.loads(args.config.read_text(encoding="utf-8-sig"))
         except OSError as exc:
             raise ConfigError(f"{args.config}: {exc.strerror}", field="--config") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
@@ -176,7 +218,7 @@ def _config(args: argparse.Namespace) -> Config:
             "port": getattr(args, "port", None),
             "operating_point": args.operating_point,
             "enforcement": args.enforcement,
-            "budget_ms": args.budget_ms,
+            "budget_ms": _budget_ms(args),
         },
         "engines": {
             "kind": args.engines,
@@ -238,31 +280,46 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 async def _serve_until_told(config: Config, loader: Callable[[], Engines]) -> int:
-    loop, told = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+    once, twice = asyncio.Event(), asyncio.Event()
+    ready: list[Serving] = []
+
+    def tell(number: int) -> None:
+        if not ready:
+            # Nobody is served yet, and neither a native call that loads an engine nor the interpreter's exit,
+            # which waits for that call's thread, can be hurried.
+            os._exit(serve_status(number))
+        if once.is_set():
+            twice.set()
+            next_one_ends(serve_status)
+        once.set()
 
     def listening(port: int) -> None:
-        print(f"listening on http://{config.host}:{port}; loading the engines", flush=True)
+        print(f"listening on http://{_authority(config.host, port)}; loading the engines", flush=True)
 
     tokens = frozenset(t for t in os.environ.get("VOICEPIPE_SERVER_TOKENS", "").split(",") if t)
-    try:
+    with on_signals(tell):
         async with serving(
             config, loader, tokens=tokens, web_files=browser_dir(), on_listening=listening
         ) as served:
+            ready.append(served)
             print(_ready_text(config, served), flush=True)
-            await told.wait()
+            await once.wait()
             print("draining; a second signal ends at once", flush=True)
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, _stop_now, served, loop)
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+            async with asyncio.TaskGroup() as group:
+                hurry = group.create_task(_stop_at_once(served, twice), name="stop at once")
+                await served.server.stop(config.limits.grace_s)
+                hurry.cancel()
     return 0
 
 
-def _stop_now(served: Serving, loop: asyncio.AbstractEventLoop) -> None:
-    loop.create_task(served.server.stop(0.0), name="stop at once")
+async def _stop_at_once(served: Serving, twice: asyncio.Event) -> None:
+    await twice.wait()
+    await served.server.stop(0.0)
+
+
+def _authority(host: str, port: int) -> str:
+    """As it stands in a URL: an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _ready_text(config: Config, served: Serving) -> str:
@@ -270,7 +327,7 @@ def _ready_text(config: Config, served: Serving) -> str:
     spans = {"decode": warm.final_s, "think": warm.clause_s, "speak": warm.audio_s}
     parts = ", ".join(f"{name} {1000 * span_s:.0f} ms" for name, span_s in spans.items())
     text = (
-        f"ready: ws://{config.host}:{served.server.port}/v1/voice; an unhurried turn takes "
+        f"ready: ws://{_authority(config.host, served.server.port)}/v1/voice; an unhurried turn takes "
         f"{served.achievable_ms:.0f} ms here ({parts}), the budget is {config.budget_ms:.0f} ms"
     )
     if served.achievable_ms > config.budget_ms:
@@ -292,13 +349,13 @@ def _demo(args: argparse.Namespace) -> int:
     loader = _loader(config, _store())
     reporter = _reporter(args)
 
-    async def run() -> None:
+    async def run() -> bool:
         reporter.say("loading the engines")
         async with serving(config, loader) as served:
             reporter.say(_ready_text(config, served))
             question = clips or [await spoken_question(served.engines.tts, folder, served.on_thread)]
             call = Call(f"ws://127.0.0.1:{served.server.port}", out=out)
-            await converse(call, question, reporter)
+            return await converse(call, question, reporter)
 
     return _report(run(), reporter)
 
@@ -307,12 +364,10 @@ def _talk(args: argparse.Namespace) -> int:
     clips = load_clips(args.wav or [])
     if args.out is not None:
         check_out(args.out)
-    if args.budget_ms is not None:
-        parse_config({"budget_ms": args.budget_ms})
     call = Call(
         args.url,
         token=os.environ.get("VOICEPIPE_TOKEN"),
-        budget_ms=args.budget_ms,
+        budget_ms=_budget_ms(args),
         operating_point=args.operating_point,
         enforcement=args.enforcement,
         out=args.out,
@@ -322,13 +377,32 @@ def _talk(args: argparse.Namespace) -> int:
 
 
 def _reporter(args: argparse.Namespace) -> Reporter:
-    return JsonLines(sys.stdout) if args.json else Display(sys.stdout)
+    return JsonLines(sys.stdout, sys.stderr) if args.json else Display(sys.stdout)
 
 
-def _report(run: Coroutine[object, object, None], reporter: Reporter) -> int:
+def _report(run: Coroutine[object, object, bool], reporter: Reporter) -> int:
+    """0, or 1 where nothing of what was said has been heard."""
     try:
-        asyncio.run(run)
+        return asyncio.run(_until_told(run))
     except Refused as exc:
         reporter.on_refused(exc)
         raise
-    return 0
+
+
+async def _until_told(run: Coroutine[object, object, bool]) -> int:
+    """The first signal cancels `run`, which prints and writes what there is; a second one doesn't wait for it."""
+    task = asyncio.ensure_future(run)
+    told: list[int] = []
+
+    def tell(number: int) -> None:
+        told.append(number)
+        task.cancel()
+        next_one_ends(status_of_signal)
+
+    with on_signals(tell):
+        try:
+            return 0 if await task else 1
+        except asyncio.CancelledError:
+            if not told:
+                raise
+            return status_of_signal(told[0])

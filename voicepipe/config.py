@@ -6,8 +6,9 @@ by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Literal
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal, TypeGuard
 
 import msgspec
 from msgspec import Meta, Struct
@@ -31,7 +32,7 @@ class ScriptedConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The scripted engines: fixed words, stated service times. A stand-in for a device in tests, demos and
     load experiments."""
 
-    transcripts: tuple[str, ...] = (
+    transcripts: Annotated[tuple[str, ...], Meta(min_length=1)] = (
         "What is the capital of France?",
         "How long should I boil an egg?",
         "Can you tell me a joke about cats?",
@@ -91,7 +92,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     port: Port = 8765
     operating_point: OperatingPoint = "fast"
     enforcement: Enforcement = "degrade"
-    budget_ms: Annotated[float, Meta(gt=0, le=60_000)] = 200.0
+    budget_ms: Annotated[float, Meta(ge=1, le=60_000)] = 200.0
     instructions: str = DEFAULT_INSTRUCTIONS
     max_reply_tokens: Annotated[int, Meta(ge=1, le=4096)] = 120
     origins: tuple[str, ...] = ()
@@ -104,10 +105,47 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 def parse_config(values: Mapping[str, object]) -> Config:
     """Raises ConfigError, whose `field` is the dotted key."""
+    _refuse_unknown(values, Config, "")
     try:
         return msgspec.convert(values, Config)
     except msgspec.ValidationError as exc:
-        text = str(exc)
-        message, _, path = text.partition(" - at `$.")
+        message, _, path = str(exc).partition(" - at `$.")
         field = path.rstrip("`") or None
         raise ConfigError(f"{field or 'configuration'}: {message}", field=field) from None
+
+
+def _refuse_unknown(values: Mapping[str, object], config: type[Struct], table: str) -> None:
+    """`table` is the dotted name of what is looked at, "" for the top level."""
+    known = {field.name: field.type for field in msgspec.structs.fields(config)}
+    for key, value in values.items():
+        name = f"{table}.{key}".lstrip(".")
+        if key not in known:
+            where = f" in [{table}]" if table else ""
+            raise ConfigError(f"unknown key `{key}`{where}{_hint(key, [*known])}", field=name)
+        inner = known[key]
+        if _is_table(inner) and isinstance(value, Mapping):
+            _refuse_unknown(value, inner, name)
+
+
+def _hint(key: str, siblings: Sequence[str]) -> str:
+    """The nearest key of the same table, else the table that knows this key."""
+    near = difflib.get_close_matches(key, siblings, n=1)
+    if near:
+        return f"; did you mean `{near[0]}`?"
+    home = next((name for name, keys in _tables(Config, "") if key in keys), None)
+    if home is None:
+        return f"; known are {', '.join(siblings)}"
+    return f"; it belongs in [{home}]" if home else "; it belongs above all tables"
+
+
+def _tables(config: type[Struct], name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Every table's dotted name, and its keys."""
+    fields = msgspec.structs.fields(config)
+    yield name, tuple(field.name for field in fields)
+    for field in fields:
+        if _is_table(field.type):
+            yield from _tables(field.type, f"{name}.{field.name}".lstrip("."))
+
+
+def _is_table(kind: object) -> TypeGuard[type[Struct]]:
+    return isinstance(kind, type) and issubclass(kind, Struct)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from voicepipe.audio import Samples, from_pcm16, write_wav
 from voicepipe.engines.base import Tts
-from voicepipe.errors import AudioFileError, EnvironmentFailure
+from voicepipe.errors import AudioFileError, ConnectionLost, EnvironmentFailure, VoicepipeError
 from voicepipe.show import Reporter
 from voicepipe.warmup import OnThread, speak
 from voicepipe.wire.messages import Enforcement, OperatingPoint
-from voicepipe_client import Clip, ClipSource, Session, Source, TalkReport, connect, load_clip, talk
+from voicepipe_client import Clip, ClipSource, Session, Source, TalkReport, connect, load_clip, summarise, talk
 from voicepipe_client.devices import Loudspeaker, Microphone
 
 RATE_HZ = 16_000
@@ -42,19 +42,41 @@ def load_clips(paths: Sequence[Path]) -> list[Clip]:
 
 
 async def spoken_question(tts: Tts, folder: Path, on_thread: OnThread) -> Clip:
-    """The demo's question in the engines' own voice; made once, kept as a WAV in `folder`."""
+    """The demo's question in the engines' own voice; kept as a WAV in `folder`, and made where there is none
+    that can be read and heard: a file that was cut off in the middle must not spoil every later demo."""
     path = folder / f"question-{re.sub(r'[^A-Za-z0-9.-]', '_', tts.name)}.wav"
-    if not path.exists():
-        _write(path, await speak(tts, DEMO_QUESTION, on_thread), tts.sample_rate_hz)
+    if path.exists():
+        try:
+            kept = load_clip(path, RATE_HZ)
+        except AudioFileError:
+            kept = None
+        if kept is not None and kept.speech_end:
+            return kept
+    _write(path, await speak(tts, DEMO_QUESTION, on_thread), tts.sample_rate_hz)
     return load_clip(path, RATE_HZ)
 
 
-async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> None:
+async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> bool:
     """Say the clips, or without any what the microphone hears, until the end of them or of the session.
+
+    False if there was something to hear in the clips and not a single turn came of it. On every path on which
+    there was a session, the replies' WAV is written and the reporter gets a summary, whose fields are those of
+    `summarise` and
+
+        unheard_clips   names of the clips with audible sound of which the server heard nothing
+        ended           "done", "lost" (the connection), "interrupted" (cancelled) or "failed"
+        error           {code, close_code, message} of what ended it; null for "done" and "interrupted"
 
     Raises what `connect` raises, ConnectionLost, NoMicrophone and MissingExtra.
     """
     played = bytearray()
+    last = TalkReport([], summarise([]))
+    ended, error = "failed", None
+
+    def on_end(report: TalkReport) -> None:
+        nonlocal last
+        last = report
+
     async with connect(
         call.url,
         rate=RATE_HZ,
@@ -65,15 +87,43 @@ async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> Non
     ) as session:
         reporter.on_ready(session.ready)
         try:
-            report = await _through(session, clips, played, reporter)
+            await _through(session, clips, played, reporter, on_end)
+            ended = "done"
+        except asyncio.CancelledError:
+            ended = "interrupted"
+            raise
+        except ConnectionLost as lost:
+            ended, error = "lost", _told(lost, session)
+            raise
+        except VoicepipeError as failure:
+            error = _told(failure, session)
+            raise
         finally:
-            written = call.out if call.out is not None and played else None
-            if written is not None:
-                _write(written, from_pcm16(bytes(played)), session.ready.output_rate)
-        reporter.on_end(report.summary, written)
+            unheard = [
+                clip.name for number, clip in enumerate(clips) if clip.speech_end and number not in last.heard_clips
+            ]
+            summary = {**last.summary, "unheard_clips": unheard, "ended": ended, "error": error}
+            written = None
+            try:
+                if call.out is not None and played:
+                    _write(call.out, from_pcm16(bytes(played)), session.ready.output_rate)
+                    written = call.out
+            finally:
+                reporter.on_end(summary, written)
+    return bool(last.turns) or not any(clip.speech_end for clip in clips)
 
 
-async def _through(session: Session, clips: Sequence[Clip], played: bytearray, reporter: Reporter) -> TalkReport:
+def _told(error: VoicepipeError, session: Session) -> dict[str, object]:
+    return {"code": error.code, "close_code": session.close_code, "message": error.message}
+
+
+async def _through(
+    session: Session,
+    clips: Sequence[Clip],
+    played: bytearray,
+    reporter: Reporter,
+    on_end: Callable[[TalkReport], None],
+) -> None:
     async with AsyncExitStack() as stack:
         speaker = _loudspeaker(stack, session.ready.output_rate, reporter)
         source: Source
@@ -83,13 +133,14 @@ async def _through(session: Session, clips: Sequence[Clip], played: bytearray, r
         else:
             source = await stack.enter_async_context(Microphone(RATE_HZ))
             reporter.say("listening; Ctrl-C ends")
-        return await talk(
+        await talk(
             session,
             source,
             speaker=speaker,
             played=played.extend,
             on_event=reporter.on_event,
             on_turn=reporter.on_turn,
+            on_end=on_end,
         )
 
 
@@ -103,7 +154,10 @@ def _loudspeaker(stack: AsyncExitStack, rate_hz: int, reporter: Reporter) -> Lou
 
 
 def check_out(path: Path) -> None:
-    """Raises AudioFileError where the WAV could not be written: before the conversation, not after it."""
+    """Raises AudioFileError where the WAV could not be written, or would be taken for something else: before
+    the conversation, not after it."""
+    if path.suffix.lower() not in ("", ".wav"):
+        raise AudioFileError(f"--out {path}: a WAV is written; give it a name that ends in .wav", field="out")
     _make_folder(path)
     there = path.exists()
     try:

@@ -18,11 +18,11 @@ from http import HTTPStatus
 from urllib.parse import parse_qsl
 
 from voicepipe.core.admission import Refuse, SessionRequest
+from voicepipe.errors import BadField
 from voicepipe.webfiles import Reply, error_reply, json_reply
-from voicepipe.wire.native import PROTOCOL
+from voicepipe.wire.native import PROTOCOL, parse_budget_ms
 
 VOICE_PATH = "/v1/voice"
-MAX_BUDGET_MS = 60_000.0
 DRAIN_RETRY_MS = 5_000
 """When to try again at a server that is going away: another one should be there by then."""
 
@@ -76,6 +76,11 @@ class Visit:
         """Whether a refusal after the upgrade is understood; a browser cannot read one before."""
         return PROTOCOL in self.subprotocols and self.query.get("refuse") != "http"
 
+    @property
+    def is_page(self) -> bool:
+        """A web page's script, which is told nothing of an HTTP answer: for it every one is a bare 1006."""
+        return "origin" in self.headers and self.can_read_refusal
+
 
 @dataclass(frozen=True, slots=True)
 class AccessRules:
@@ -102,8 +107,10 @@ class Crowd:
 @dataclass(frozen=True, slots=True)
 class TurnedAway:
     reason: str
-    """A short word, for a metric's label."""
+    """A short word of a fixed set: a metric's label, and what a page is told."""
     reply: Reply
+    is_final: bool = False
+    """Coming back later does not help. Such a refusal is cheap and rare, so a page gets the upgrade to read it."""
 
 
 class Gate:
@@ -123,11 +130,11 @@ class Gate:
         origin = visit.headers.get("origin")
         if origin is not None and origin not in rules.origins | own_origins(port):
             reply = error_reply(HTTPStatus.FORBIDDEN, "this Origin is not allowed to connect")
-            return TurnedAway("origin", reply)
+            return TurnedAway("origin_not_allowed", reply, is_final=True)
         if not self._knows(visit):
             challenge = {"WWW-Authenticate": "Bearer"}
             reply = error_reply(HTTPStatus.UNAUTHORIZED, "a valid token is needed", challenge)
-            return TurnedAway("credentials", reply)
+            return TurnedAway("unauthorized", reply, is_final=True)
         return None
 
     def may_read_metrics(self, visit: Visit) -> bool:
@@ -150,22 +157,14 @@ def session_request(visit: Visit) -> SessionRequest | Reply:
     query = visit.query
     budget_ms: float | None = None
     if "budget_ms" in query:
-        budget_ms = _number(query["budget_ms"])
-        if not 0.0 < budget_ms <= MAX_BUDGET_MS:
-            text = f"budget_ms must be a number above 0 and up to {MAX_BUDGET_MS:g}"
-            return error_reply(HTTPStatus.BAD_REQUEST, text)
+        try:
+            budget_ms = parse_budget_ms(query["budget_ms"])
+        except BadField as error:
+            return error_reply(HTTPStatus.BAD_REQUEST, error.message, field=error.field)
     route = query.get("route", "")
     if not _ROUTE.fullmatch(route):
-        return error_reply(HTTPStatus.BAD_REQUEST, "route may hold 64 letters, digits and . _ -")
+        return error_reply(HTTPStatus.BAD_REQUEST, "route may hold 64 letters, digits and . _ -", field="route")
     return SessionRequest(peer=visit.peer, budget_ms=budget_ms, route=route)
-
-
-def _number(text: str) -> float:
-    """NaN where it is none, which is within no range."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def refusal_reply(refuse: Refuse, status: HTTPStatus = HTTPStatus.SERVICE_UNAVAILABLE) -> Reply:

@@ -20,12 +20,11 @@ from voicepipe.errors import (
 from voicepipe.services import Services
 from voicepipe.session import Session
 from voicepipe.wire import messages as wire
-from voicepipe.wire.native import decode_client, encode_server
+from voicepipe.wire.native import decode_client, encode_server, parse_budget_ms
 
 log = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 10.0
-MAX_BUDGET_MS = 60_000.0
 
 
 async def serve_session(connection: Connection, services: Services, ident: str) -> None:
@@ -73,9 +72,6 @@ def _budget_ms(connection: Connection, config: Config) -> float:
     if text is None:
         return config.budget_ms
     try:
-        budget_ms = float(text)
-    except ValueError:
-        budget_ms = 0.0
-    if not 0 < budget_ms <= MAX_BUDGET_MS:
-        raise BadStart(f"budget_ms must be above 0 and at most {MAX_BUDGET_MS:.0f}", field="budget_ms")
-    return budget_ms
+        return parse_budget_ms(text)
+    except BadField as exc:
+        raise BadStart(exc.message, field=exc.field) from None

@@ -33,6 +33,7 @@ from voicepipe.gate import (
     AccessRules,
     Crowd,
     Gate,
+    TurnedAway,
     Visit,
     refusal_reply,
     session_request,
@@ -41,19 +42,23 @@ from voicepipe.lag import LagProbe
 from voicepipe.metrics import Metrics
 from voicepipe.pages import Pages, Readiness
 from voicepipe.transport import VoiceSocket, WebsocketConnection, socket_class
-from voicepipe.webfiles import Reply, load_web_files
-from voicepipe.wire.native import MAX_BINARY_BYTES, PROTOCOL, Refused, encode_server
+from voicepipe.webfiles import Reply, error_reply, load_web_files
+from voicepipe.wire.native import MAX_BINARY_BYTES, MAX_TEXT_BYTES, PROTOCOL, Refused, encode_server
 
 _log = logging.getLogger(__name__)
 _transport_log = logging.getLogger("voicepipe.transport")
 _transport_log.setLevel(logging.WARNING)  # below that, the library logs payloads: people's words
 
+_MAX_MESSAGE_BYTES = 4 * max(MAX_BINARY_BYTES, MAX_TEXT_BYTES)
+"""Past the dialect's own limit, so that it can say what was too large. Beyond this the library closes with a bare
+1009; this times the queue and one more is what a peer can make a connection hold."""
 _MAX_QUEUE_FRAMES = 8
 _WRITE_LIMIT_BYTES = (8_192, 2_048)
 _OPEN_TIMEOUT_S = 5.0
 _PING_INTERVAL_S = 5.0
 _PING_TIMEOUT_S = 10.0
 _NOT_READY_RETRY_MS = 1_000
+_POLICY = 1008
 _RESTART = 1012
 _TRY_AGAIN_LATER = 1013
 
@@ -106,7 +111,7 @@ class VoiceServer:
         self._metrics = metrics
         self._ready = ready
         self._gate = Gate(settings.access)
-        self._socket_class = socket_class(most=2 * settings.access.max_connections)
+        self._socket_class = socket_class(2 * settings.access.max_connections, _unreadable)
         self._pages: Pages | None = None
         self._sessions: dict[asyncio.Task[None], VoiceSocket] = {}
         self._empty = asyncio.Event()
@@ -143,7 +148,7 @@ class VoiceServer:
                 ping_interval=_PING_INTERVAL_S,
                 ping_timeout=_PING_TIMEOUT_S,
                 close_timeout=settings.close_timeout_s,
-                max_size=MAX_BINARY_BYTES,
+                max_size=_MAX_MESSAGE_BYTES,
                 max_queue=_MAX_QUEUE_FRAMES,
                 write_limit=_WRITE_LIMIT_BYTES,
                 logger=_transport_log,
@@ -237,6 +242,9 @@ class VoiceServer:
             self._metrics.refused(turned_away.reason)
             origin = visit.headers.get("origin", "")[:100]
             _log.warning("%s: peer %s, origin %r", turned_away.reason, visit.peer, origin)
+            if turned_away.is_final and visit.is_page:
+                ws.decision = turned_away
+                return None
             reply = turned_away.reply
         return _response(reply, head=visit.method == "HEAD")
 
@@ -249,7 +257,7 @@ class VoiceServer:
     def _process_response(self, ws: ServerConnection, request: Request, response: Response) -> Response | None:
         """The handshake is in order and about to be answered: the last moment for a lease."""
         assert isinstance(ws, VoiceSocket)
-        if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
+        if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS or ws.decision is not None:
             return None
         visit = ws.visit
         assert visit is not None, "the request has been looked at"
@@ -293,19 +301,22 @@ class VoiceServer:
     async def _serve_session(self, ws: ServerConnection) -> None:
         assert isinstance(ws, VoiceSocket) and ws.decision is not None
         connection = self._connection(ws)
-        if isinstance(ws.decision, Refuse):
-            ending = await self._refuse(connection, ws.decision)
-        else:
-            ending = await self._run(connection, ws.decision)
+        match ws.decision:
+            case Grant() as grant:
+                ending = await self._run(connection, grant)
+            case Refuse(reason, retry_after_ms):
+                ending = await self._refuse(connection, Refused(reason, retry_after_ms), _TRY_AGAIN_LATER)
+            case TurnedAway(reason):
+                ending = await self._refuse(connection, Refused(reason, 0), _POLICY)
         await connection.close(ending.code, ending.reason)
 
-    async def _refuse(self, connection: Connection, refuse: Refuse) -> Ending:
-        message = Refused(reason=refuse.reason, retry_after_ms=refuse.retry_after_ms)
+    async def _refuse(self, connection: Connection, refused: Refused, code: int) -> Ending:
+        """Reads nothing of what the peer sends."""
         try:
-            await connection.send(encode_server(message))
+            await connection.send(encode_server(refused))
         except ConnectionClosed:
             return GOOD
-        return Ending(_TRY_AGAIN_LATER, refuse.reason)
+        return Ending(code, refused.reason)
 
     async def _run(self, connection: Connection, grant: Grant) -> Ending:
         """The connection boundary: whatever becomes of this session, no other one notices."""
@@ -347,6 +358,13 @@ def _response(reply: Reply, *, head: bool = False) -> Response:
     headers = Headers(Date=email.utils.formatdate(usegmt=True))
     headers.update(reply.all_headers())
     return Response(reply.status.value, reply.status.phrase, headers, b"" if head else reply.body)
+
+
+def _unreadable(method: bytes) -> bytes:
+    if method in (b"GET", b"HEAD"):
+        return _response(error_reply(HTTPStatus.BAD_REQUEST, "not an HTTP/1.1 request without a body")).serialize()
+    allow = {"Allow": "GET, HEAD"}
+    return _response(error_reply(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD", allow)).serialize()
 
 
 def _select_subprotocol(ws: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:

@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 OUTBOX_FRAMES = 512
 """Ten seconds of 20 ms frames: playout never runs so far ahead, so a full box is a client that has stalled."""
 
+RELEASE_S = 2.0
+"""How long the end of a session waits for its running chunk: the longest decode of a full window."""
+
 
 class _End(Exception):
     def __init__(self, code: int, reason: str) -> None:
@@ -85,6 +88,7 @@ class Session:
         services.observer.lease_taken("llm")
         self._told_epoch = 0
         self._turn_over = asyncio.Event()
+        self._released = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -96,6 +100,7 @@ class Session:
             return await self._converse()
         finally:
             self._close()
+            await self._let_go()
 
     async def _converse(self) -> tuple[int, str]:
         """Until the client ends it, the connection closes, a limit is hit, the server drains or we break."""
@@ -182,9 +187,18 @@ class Session:
         self._services.device.leave(self._ident, self._release)
         self._broken.cancel()
 
+    async def _let_go(self) -> None:
+        """Until the slot is free: who comes next must not be let in before. A chunk that hangs is not waited for."""
+        try:
+            async with asyncio.timeout(RELEASE_S):
+                await self._released.wait()
+        except TimeoutError:
+            log.error("a chunk of %s still runs; its reply slot stays taken", self._ident)
+
     def _release(self) -> None:
         """The slot is free once none of the session's chunks runs."""
         self._jobs.close()
+        self._released.set()
         self._services.observer.lease_returned("llm")
 
     # messages
@@ -210,13 +224,13 @@ class Session:
                 self._pump(turns.on_create(now))
             case wire.ReplyCancel():
                 self._pump(turns.on_cancel(now))
-            case wire.HistoryAdd(role, text, None):
+            case wire.HistoryAdd(role, text):
                 turns.on_line(core.Line(role, text))
             case wire.SessionStart():
                 raise OutOfOrder("the session has been started already")
             case _:
                 kind = type(message).__struct_config__.tag
-                raise Unsupported(f"{kind} is not offered with these fields", field="type")
+                raise Unsupported(f"{kind} is not offered", field="type")
 
     # carrying out
 
@@ -279,7 +293,7 @@ class Session:
                 case Done(work, timing, Spoken(pcm, last)):
                     self._pump(self._turns.on_spoken(work, pcm, last, timing, now))
                 case Failed(work, error):
-                    log.warning("%s failed: %s", work.kind, error.code)
+                    log.error("%s failed: %s: %s", work.kind, error.code, error.message)
                     self._pump(self._turns.on_engine_failed(work, error.code, now))
                 case Dropped(work):
                     self._turns.on_discarded(work)

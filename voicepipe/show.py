@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, TextIO
 
+import msgspec
+
 from voicepipe.errors import Refused
 from voicepipe.waterfall import turn_lines
 from voicepipe.wire import messages as wire
@@ -25,10 +27,12 @@ class Reporter(Protocol):
 
 
 class JsonLines:
-    """For machines: one object per turn, the summary last, and nothing else."""
+    """For machines: one object per turn, the summary last, and nothing else. What went wrong is told to people
+    as well, on `err`."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, err: TextIO) -> None:
         self._out = out
+        self._err = err
 
     def say(self, text: str) -> None:
         """Machines do not read it."""
@@ -37,16 +41,24 @@ class JsonLines:
         """Nothing of it belongs to a turn."""
 
     def on_event(self, event: Event, now: float) -> None:
-        """The turn's record holds what is left of it."""
+        """The turn's record holds what is left of it, except of an error."""
+        if isinstance(event, wire.Error):
+            self._complain(f"server: {error_text(event)}")
 
     def on_turn(self, record: TurnRecord) -> None:
         self._print(record.as_dict())
 
     def on_end(self, summary: Mapping[str, object], written: Path | None) -> None:
+        if (unheard := unheard_text(summary)) is not None:
+            self._complain(unheard)
         self._print({"summary": {**summary, "out": None if written is None else str(written)}})
 
     def on_refused(self, refused: Refused) -> None:
         self._print({"summary": refused_summary(refused)})
+
+    def _complain(self, text: str) -> None:
+        self._err.write(f"voicepipe: {text}\n")
+        self._err.flush()
 
     def _print(self, value: Mapping[str, object]) -> None:
         self._out.write(json.dumps(value) + "\n")
@@ -70,7 +82,9 @@ class Display:
         self._budget_ms = ready.budget_ms
 
     def on_end(self, summary: Mapping[str, object], written: Path | None) -> None:
-        if summary["turns"] == 0:
+        if (unheard := unheard_text(summary)) is not None:
+            self._line(unheard)
+        elif summary["turns"] == 0:
             self._line("no turn: nothing was said, or nothing was heard in it")
         if written is not None:
             self._line(f"the replies are in {written}")
@@ -91,8 +105,8 @@ class Display:
                 self._line("(you went on: that answer was withdrawn)")
             case wire.ReplyInterrupted(_, _, heard_ms):
                 self._line(f"(interrupted after {heard_ms / 1000:.1f} s)")
-            case wire.Error(code, message):
-                self._line(f"error {code}: {message}")
+            case wire.Error():
+                self._line(f"error {error_text(event)}")
             case wire.Draining(deadline_ms):
                 self._line(f"(the server goes away in {deadline_ms / 1000:.0f} s)")
 
@@ -118,3 +132,24 @@ class Display:
             self._out.write("\n")
             self._in_reply = False
         self._write(text + "\n")
+
+
+def error_text(event: wire.Error) -> str:
+    """`code: message (field audio.rate)`: with whatever else the event carries, in one line."""
+    details = {**msgspec.structs.asdict(event)}
+    text = f"{details.pop('code')}: {details.pop('message')}"
+    rest = ", ".join(f"{name} {value}" for name, value in details.items() if value is not None)
+    whole = f"{text} ({rest})" if rest else text
+    return " ".join("".join(char if char.isprintable() else " " for char in whole).split())
+
+
+def unheard_text(summary: Mapping[str, object]) -> str | None:
+    """Names the recordings of which nothing was heard; None where there are none."""
+    names = summary.get("unheard_clips")
+    if not names:
+        return None
+    assert isinstance(names, list)
+    where = ", ".join(names)
+    if summary["ended"] == "done":
+        return f"no turn came of {where}: there is sound in it, and the server heard no speech"
+    return f"no turn came of {where}: it ended before that"

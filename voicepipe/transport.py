@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed as WebsocketClosed
+from websockets.exceptions import InvalidMessage
 
 from voicepipe.connection import ConnectionClosed
 from voicepipe.core.admission import Grant, Refuse
-from voicepipe.gate import Visit
+from voicepipe.gate import TurnedAway, Visit
 
 SEND_BUFFER_BYTES = 16_384
 """Kernel send buffer per connection. With the system's default, a client that stops reading swallows
@@ -33,8 +34,10 @@ class VoiceSocket(ServerConnection):
 
     everyone: set[VoiceSocket]
     most: int
+    unreadable: Callable[[bytes], bytes]
     visit: Visit | None = None
-    decision: Grant | Refuse | None = None
+    decision: Grant | Refuse | TurnedAway | None = None
+    _method: bytes | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -44,6 +47,21 @@ class VoiceSocket(ServerConnection):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if len(self.everyone) > self.most:
             self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._method is None:
+            self._method = data.partition(b" ")[0]
+        super().data_received(data)
+
+    def send_data(self) -> None:
+        """The library hangs up on a request that it cannot read (one with a body is such) without a word. It
+        then reads over what still comes, until the peer is done or the time for a handshake is up, so that
+        the answer is not lost in a reset."""
+        fault = self.protocol.handshake_exc
+        if isinstance(fault, InvalidMessage) and not isinstance(fault.__cause__, EOFError) and self._method:
+            self.transport.write(type(self).unreadable(self._method))
+            self._method = b""  # one answer
+        super().send_data()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.everyone.discard(self)
@@ -55,15 +73,17 @@ class VoiceSocket(ServerConnection):
         return str(address[0]) if address else ""
 
 
-def socket_class(most: int) -> type[VoiceSocket]:
+def socket_class(most: int, unreadable: Callable[[bytes], bytes]) -> type[VoiceSocket]:
     """A class for one server's sockets. Past `most` of them a new one is cut without an answer, so
-    that connections which never send a request cannot use up the descriptors."""
+    that connections which never send a request cannot use up the descriptors. `unreadable` makes the
+    whole answer to a request of some method that cannot be read."""
 
     class Socket(VoiceSocket):
         pass
 
     Socket.everyone = set()
     Socket.most = most
+    Socket.unreadable = staticmethod(unreadable)
     return Socket
 
 

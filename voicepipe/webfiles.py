@@ -62,8 +62,12 @@ def json_reply(status: HTTPStatus, value: object, headers: Mapping[str, str] | N
     return Reply(status, "application/json", body, headers or {})
 
 
-def error_reply(status: HTTPStatus, message: str, headers: Mapping[str, str] | None = None) -> Reply:
-    return json_reply(status, {"error": {"message": message}}, headers)
+def error_reply(
+    status: HTTPStatus, message: str, headers: Mapping[str, str] | None = None, *, field: str | None = None
+) -> Reply:
+    """`field` names the part of the request that is at fault."""
+    error = {"message": message} if field is None else {"message": message, "field": field}
+    return json_reply(status, {"error": error}, headers)
 
 
 def load_web_files(directory: Path | None) -> dict[str, Reply]:

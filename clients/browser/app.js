@@ -232,10 +232,11 @@ async function onClosed(of, event) {
   if (of.over) return;
   of.release();
   const text = await whyClosed(of, event);
-  if (session === of) finish(text, of.refused?.retry_after_ms);
+  if (session === of) finish(text, of.refused?.retry_after_ms || null);
 }
 
 async function whyClosed({ refused, ready, error }, { code, reason }) {
+  if (refused && code === 1008) return notLetIn();
   if (refused) return REFUSALS[refused.reason] ?? `Refused: ${refused.reason}.`;
   if (!ready && code === 1006) return (await whyNotReady()) ?? notLetIn();
   if (code === 1012 || code === 1001) return "The server has shut down, or restarts.";

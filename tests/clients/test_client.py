@@ -231,6 +231,7 @@ BODY = json.dumps({"refused": {"reason": "capacity", "retry_after_ms": 1234}}).e
     ("gate", "reason", "retry_after_ms"),
     [
         (answer(503, BODY, Retry_After="2"), "capacity", 1234),
+        (answer(429, BODY, Retry_After="2"), "capacity", 1234),
         (answer(503, b"<html>busy</html>", Retry_After="7"), "unavailable", 7000),
         (answer(503, b"\xff", Retry_After="soon"), "unavailable", 1000),
         (answer(503, b""), "unavailable", 1000),
@@ -298,6 +299,45 @@ async def test_another_status(status: int, hint: str) -> None:
     async with scripted(idle, gate=answer(status, b"")) as url:
         with pytest.raises(errors.ServerUnreachable, match=f"HTTP {status}.*{hint}"):
             async with connect(url):
+                pytest.fail("admitted")
+
+
+COMPLAINT = b'{"error": {"message": "budget_ms must be\\u001b[31m a number", "field": "budget_ms"}}'
+
+
+async def test_a_request_that_the_server_cannot_accept_is_wrong_usage() -> None:
+    """Its own reason and the field; nothing of it can steer a terminal."""
+    async with scripted(idle, gate=answer(400, COMPLAINT)) as url:
+        with pytest.raises(errors.UsageError, match=r"HTTP 400: budget_ms must be \[31m a number") as caught:
+            async with connect(url):
+                pytest.fail("admitted")
+    assert (caught.value.field, caught.value.exit_status) == ("budget_ms", 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (500, b'{"error": {"message": "out of order"}}', "HTTP 500: out of order"),
+        (200, b"<html>", "HTTP 200: expected a WebSocket"),
+        (418, b'{"error": "tea"}', "HTTP 418: expected a WebSocket"),
+    ],
+)
+async def test_any_other_answer_is_told_with_its_reason(status: int, body: bytes, says: str) -> None:
+    """Where it is one of ours."""
+    async with scripted(idle, gate=answer(status, body)) as url:
+        with pytest.raises(errors.ServerUnreachable, match=says):
+            async with connect(url):
+                pytest.fail("admitted")
+
+
+async def test_no_error_shows_the_password(unused_tcp_port: int) -> None:
+    """Nobody there, and somebody who says no."""
+    with pytest.raises(errors.ServerUnreachable, match=r"//me:\*\*\*@127"):
+        async with connect(f"ws://me:secret@127.0.0.1:{unused_tcp_port}"):
+            pytest.fail("connected")
+    async with scripted(idle, gate=answer(404, b"")) as url:
+        with pytest.raises(errors.ServerUnreachable, match=r"//me:\*\*\*@127"):
+            async with connect(url.replace("//", "//me:secret@")):
                 pytest.fail("admitted")
 
 

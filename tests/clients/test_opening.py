@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from voicepipe.errors import UsageError
-from voicepipe_client.opening import voice_url
+from voicepipe_client.opening import masked, voice_url
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,30 @@ def test_what_is_no_url_is_wrong_usage(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         voice_url(url, None, None)
     assert caught.value.field == "url"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("ws://h:1/v1?a=b", "ws://h:1/v1?a=b"),
+        ("ws://[::1]:2", "ws://[::1]:2"),
+        ("ws://user@h:1", "ws://user@h:1"),
+        ("ws://user:secret@h:1/x", "ws://user:***@h:1/x"),
+        ("wss://:secret@h", "wss://:***@h"),
+        ("ws://user:se@cret@h:1", "ws://user:***@h:1"),
+        ("ws://user:se/cret@h:1", "ws://user:***@h:1"),
+        ("user:secret@h:1", "user:***@h:1"),
+        ("ws://user:secret@h:port", "ws://user:***@h:port"),
+    ],
+)
+def test_a_password_is_never_shown(url: str, shown: str) -> None:
+    """However wrong the URL is."""
+    assert masked(url) == shown
+
+
+@pytest.mark.parametrize("url", ["ws://u:pw@h:port", "ftp://u:pw@h", "u:pw@h", "ws://u:pw/pw@h"])
+def test_errors_show_no_password(url: str) -> None:
+    """Nor half of one, as the port that it was taken for."""
+    with pytest.raises(UsageError) as caught:
+        voice_url(url, None, None)
+    assert "pw" not in caught.value.message

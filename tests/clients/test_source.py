@@ -48,6 +48,31 @@ def test_voiced_frames_end_with_the_label() -> None:
     assert [frame.voiced for frame in frames[10:]] == [True, True, False, True, True, False]
 
 
+def test_speech_goes_on_until_the_label() -> None:
+    """Through the pause as well; not with the frame that holds its end, nor after it."""
+    frames = take_all(Feed([CLIP], RATE, 0.0), 16)
+    assert [frame.goes_on for frame in frames] == [False] * 10 + [True] * 4 + [False] * 2
+
+
+async def test_after_standing_still_the_source_listens_once() -> None:
+    """10 ms before the burst, none inside it, and none where a frame is only a little late."""
+    now, slept = 0.0, []
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        slept.append(round(seconds, 6))
+        now += seconds
+
+    source = ClipSource([CLIP], RATE, clock=lambda: now, sleep=sleep)
+    await source.frame()
+    now += 0.05
+    await source.frame()
+    now += 1.0
+    for _ in range(20):
+        await source.frame()
+    assert slept == [0.02, 0.01]
+
+
 def test_a_given_label_overrules_the_level() -> None:
     clip = make_clip("q", CLIP.samples, RATE, speech_end=330)
     frames = take_all(Feed([clip], RATE, 0.0), 16)

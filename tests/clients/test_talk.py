@@ -24,7 +24,7 @@ from voicepipe.wire.native import (
     TurnEnded,
     TurnReopened,
 )
-from voicepipe_client import ClipSource, TurnRecord, make_clip, talk
+from voicepipe_client import ClipSource, TalkReport, TurnRecord, make_clip, talk
 from voicepipe_client.turns import Event
 
 RATE = 16_000
@@ -177,6 +177,43 @@ async def test_a_lost_connection_is_one_error() -> None:
     clock.at(0.25, lambda: server.events.put_nowait(ConnectionLost("connection lost: 1006")))
     with pytest.raises(ConnectionLost, match="1006"):
         await talk(server, recordings(clock, 1), clock=clock)
+
+
+async def test_a_lost_connection_leaves_the_report_of_what_there_was() -> None:
+    """One turn of two."""
+    clock = Clock()
+    server = Server(clock)
+    clock.at(0.5, lambda: server.events.put_nowait(ConnectionLost("connection lost: 1006")))
+    reports: list[TalkReport] = []
+    with pytest.raises(ConnectionLost):
+        await talk(server, recordings(clock, 2), clock=clock, on_end=reports.append)
+    (report,) = reports
+    assert report.summary["turns"] == 1
+    assert report.heard_clips == {0}
+
+
+async def test_a_client_that_stood_still_feels_it() -> None:
+    """Stopped for 2 s in a pause, before it had read the answer to what came before the pause. Then the rest of
+    the recording leaves in one burst, but what the server had said long ago is read first."""
+    clock = Clock()
+    server = Server(clock)
+    pause = np.zeros(8000, np.float32)
+    clip = make_clip("q", np.concatenate([TONE, pause, TONE]), RATE)
+    stopped = False
+
+    async def sleep(seconds: float) -> None:
+        nonlocal stopped
+        if not stopped and clock.now >= 0.36:
+            stopped = True
+            clock.now += 2.0
+        await clock.sleep(seconds)
+
+    source = ClipSource([clip], RATE, clock=clock, sleep=sleep)
+    report = await talk(server, source, clock=clock)
+    first = report.turns[0]
+    assert (first.cutoff, first.felt_ms) == (True, None)
+    assert all(turn.felt_ms is None or turn.felt_ms > 20.0 for turn in report.turns)
+    assert report.turns[-1].felt_ms == pytest.approx(100.0, abs=25.0)
 
 
 async def test_a_bug_in_a_callback_is_not_hidden() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from voicepipe.errors import Refused
@@ -42,11 +44,12 @@ class Scene:
         self.player = Player(RATE)
         self.turns = Turns(self.player, labelled=labelled, now=0.0)
 
-    def say(self, now: float, *, voiced: bool = True, clip: int | None = 0) -> None:
-        self.turns.on_sent(OutFrame(b"", voiced, clip), now)
+    def say(self, now: float, *, voiced: bool = True, clip: int | None = 0, goes_on: bool = False) -> None:
+        self.turns.on_sent(OutFrame(b"", voiced, clip, goes_on), now)
 
-    def hush(self, now: float) -> None:
-        self.turns.on_sent(OutFrame(b"", voiced=False, clip=None), now)
+    def hush(self, *instants: float) -> None:
+        for now in instants:
+            self.turns.on_sent(OutFrame(b"", voiced=False, clip=None), now)
 
     def hear(self, now: float, *events: Event) -> None:
         for event in events:
@@ -59,7 +62,7 @@ def question(scene: Scene) -> None:
     scene.say(0.98)
     scene.hear(0.99, TranscriptPartial(1, "what", "time"))
     scene.say(1.00)
-    scene.hush(1.02)
+    scene.hush(1.02, 1.04, 1.06, 1.08)
     scene.hear(1.10, TranscriptFinal(1, "What time?"), TurnCommitted(1, 1))
 
 
@@ -91,6 +94,7 @@ def test_a_turn_as_printed() -> None:
         },
         "speculation": {"hit": True, "attempts": 1, "saved_ms": 300.0, "wasted_ms": 0.0},
         "blame": {"stage": "llm", "kind": "wait", "ms": 7.5},
+        "cutoff": False,
     }
 
 
@@ -120,7 +124,7 @@ def test_a_reopened_turn_is_measured_at_its_last_commit() -> None:
     answer(scene)
     scene.hear(1.14, TurnReopened(1, 1))
     scene.say(1.5)
-    scene.hush(1.52)
+    scene.hush(1.52, 1.54, 1.56, 1.58)
     scene.hear(1.6, TranscriptFinal(1, "What time is it?"), TurnCommitted(1, 3))
     scene.hear(1.61, AudioFrame(1, 320, LOUD))
     scene.hear(1.65, ReplyText(1, 1, " And so"), ReplyText(1, 3, "Noon."), AudioFrame(3, 0, LOUD))
@@ -146,13 +150,61 @@ def test_content_cut_before_it_sounds_does_not() -> None:
     assert scene.turns.records[0].felt_ms is None
 
 
-def test_a_commit_in_a_pause_is_measured_from_the_pause() -> None:
+def test_a_commit_in_a_pause_is_a_false_cutoff() -> None:
+    """The reply was quick after the pause, and late or early for nobody: its speaker had not finished."""
     scene = Scene()
-    question(scene)
+    scene.hear(0.3, SpeechStarted(1))
+    scene.say(1.00, goes_on=True)
+    for now in (1.02, 1.04, 1.06, 1.08):
+        scene.say(now, voiced=False, goes_on=True)
+    scene.hear(1.10, TranscriptFinal(1, "What"), TurnCommitted(1, 1))
     answer(scene)
     scene.say(1.3)
-    scene.hear(1.4, ended(1))
-    assert scene.turns.records[0].felt_ms == pytest.approx(120.0)
+    scene.hush(1.32, 1.34, 1.36, 1.38)
+    scene.hear(1.39, ReplyInterrupted(1, 1, 20.0), ended(1))
+    scene.hear(1.40, TurnCommitted(2, 3), AudioFrame(3, 0, LOUD), ended(2))
+    cut, whole = scene.turns.records
+    assert (cut.cutoff, cut.felt_ms, cut.received_ms) == (True, None, None)
+    assert (whole.cutoff, whole.felt_ms) == (False, pytest.approx(100.0))
+
+
+def test_a_commit_that_nobody_can_have_decided_yet_is_about_an_earlier_pause() -> None:
+    """It was on its way while the recording's last words went out: 20 ms of silence decide nothing."""
+    scene = Scene()
+    scene.say(1.00)
+    scene.hush(1.02)
+    scene.hear(1.022, TurnCommitted(1, 1), AudioFrame(1, 0, LOUD), ended(1))
+    (record,) = scene.turns.records
+    assert (record.cutoff, record.felt_ms) == (True, None)
+
+
+def test_no_gap_is_shorter_than_what_the_server_took_after_its_commit() -> None:
+    """Frames that left in a burst after the commit: content 5 ms after them, 12.5 ms after the commit."""
+    scene = Scene()
+    scene.say(1.00)
+    scene.hush(1.001, 1.002, 1.003)
+    scene.hear(1.005, TurnCommitted(1, 1), AudioFrame(1, 0, LOUD), ended(1))
+    (record,) = scene.turns.records
+    assert (record.cutoff, record.felt_ms) == (True, None)
+
+
+def test_a_reopened_cutoff_is_none_at_its_last_commit() -> None:
+    """It was mended: what is measured is the reply that stayed."""
+    scene = Scene()
+    scene.say(1.00, goes_on=True)
+    scene.hear(1.10, TurnCommitted(1, 1), TurnReopened(1, 1))
+    scene.say(1.5)
+    scene.hush(1.52, 1.54)
+    scene.hear(1.6, TurnCommitted(1, 3), AudioFrame(3, 0, LOUD), ended(1))
+    (record,) = scene.turns.records
+    assert (record.cutoff, record.felt_ms) == (False, pytest.approx(100.0))
+
+
+def test_without_labels_nothing_is_a_cutoff() -> None:
+    scene = Scene(labelled=False)
+    scene.say(1.0, voiced=False, clip=None)
+    scene.hear(1.001, TurnCommitted(1, 1), AudioFrame(1, 0, LOUD), ended(1))
+    assert not scene.turns.records[0].cutoff
 
 
 def test_without_labels_the_servers_estimate_stands_in() -> None:
@@ -199,12 +251,47 @@ def test_an_answer_to_half_a_recording_settles_nothing() -> None:
     assert scene.turns.settled(1.5)
 
 
-def test_nobody_heard_anything() -> None:
+def test_silence_is_left_soon() -> None:
     scene = Scene()
-    scene.say(1.0)
+    scene.say(1.0, voiced=False)
     scene.hush(1.02)
     assert not scene.turns.settled(3.99)
     assert scene.turns.settled(4.0)
+
+
+def test_speech_that_nobody_seems_to_have_heard_is_given_more_time() -> None:
+    """A server under load may be far behind."""
+    scene = Scene()
+    scene.say(1.0)
+    scene.hush(1.02)
+    assert not scene.turns.settled(20.99)
+    assert scene.turns.settled(21.0)
+    assert scene.turns.heard_clips == frozenset()
+
+
+def test_a_sign_of_hearing_that_comes_to_nothing_ends_the_extra_time() -> None:
+    """Speech began, without the number of a turn, and that was all."""
+    scene = Scene()
+    scene.say(1.0)
+    scene.hush(1.02)
+    scene.hear(9.0, SpeechStarted())
+    assert not scene.turns.settled(11.99)
+    assert scene.turns.settled(12.0)
+    assert scene.turns.heard_clips == {0}
+
+
+def test_each_recording_has_its_own_sign_of_hearing() -> None:
+    """What was heard of the first says nothing of the second."""
+    scene = Scene()
+    question(scene)
+    scene.hear(1.2, ended(1))
+    scene.say(2.0, clip=1)
+    scene.hush(2.02)
+    assert not scene.turns.settled(21.9)
+    assert scene.turns.heard_clips == {0}
+    scene.hear(21.9, SpeechStarted(2))
+    assert scene.turns.heard_clips == {0, 1}
+    assert not scene.turns.settled(41.8)
 
 
 def test_a_recording_is_not_settled_while_it_plays() -> None:
@@ -248,6 +335,15 @@ def test_a_turn_without_content_counts_as_infinite() -> None:
     }
 
 
+def test_a_false_cutoff_is_no_hit() -> None:
+    """Whatever its verdict: counted by itself, and infinitely late."""
+    cut = dataclasses.replace(record(None), cutoff=True)
+    summary = summarise([record(100.0), cut])
+    assert (summary["turns"], summary["verdicts"], summary["false_cutoffs"]) == (2, {"met": 1}, 1)
+    assert isinstance(summary["felt_ms"], dict)
+    assert summary["felt_ms"]["max"] is None
+
+
 def test_an_empty_turn_is_owed_nothing() -> None:
     summary = summarise([record(100.0), record(None, "empty")])
     assert summary["turns"] == 2
@@ -259,6 +355,7 @@ def test_no_turn_at_all() -> None:
     assert summarise([]) == {
         "turns": 0,
         "verdicts": {},
+        "false_cutoffs": 0,
         "felt_ms": nothing,
         "system_ms": nothing,
     }

@@ -42,7 +42,7 @@ def test_a_model_without_a_system_role_gets_it_in_the_first_turn() -> None:
 
 @pytest.mark.parametrize("messages", [HELLO, HELLO[1:]])
 def test_a_template_that_refuses_the_turns(messages: tuple[ChatMessage, ...]) -> None:
-    with pytest.raises(EngineError, match="refuses the turns: alternate"):
+    with pytest.raises(EngineError, match=r"refuses the order of turns$"):
         template("{{ raise_exception('alternate') }}").render(messages)
 
 

@@ -212,10 +212,22 @@ class TestContext:
         assert steps[-1].finish in ("length", "stop")
         assert len(slot.computed) <= 256
 
-    def test_a_message_that_cannot_fit_is_an_error_and_the_slot_lives_on(self, slot: _Slot) -> None:
-        with pytest.raises(EngineError, match="raise context_tokens"):
-            ask(slot, ChatMessage("user", "word " * 300))
+    def test_a_message_that_exceeds_the_context_is_answered_by_its_end(self, slot: _Slot) -> None:
+        long = ChatMessage("user", "The weather is nice. " * 300 + "What is the capital of France?")
+        assert self.kept(slot, (SYSTEM, long)).count("capital of France") == 1
+        assert "Paris" in text(ask(slot, SYSTEM, long))
         assert "Paris" in text(ask(slot, *PARIS))
+
+    def test_instructions_that_exceed_the_context_leave_the_question_whole(self, slot: _Slot) -> None:
+        rules = ChatMessage("system", "Always answer in one short sentence. " * 300)
+        kept = self.kept(slot, (rules, PARIS[1]))
+        assert "one short sentence" in kept and "What is the capital of France?" in kept
+        steps = ask(slot, rules, PARIS[1])
+        assert text(steps) and prefilled(steps) <= 256 - 24
+
+    @pytest.mark.parametrize("said", ["🦜" * 4096, "日本語" * 2730, "word\n\n" * 1365, "a" * 8192])
+    def test_whatever_the_wire_lets_in_is_answered(self, slot: _Slot, said: str) -> None:
+        assert ask(slot, ChatMessage("system", said * 2), ChatMessage("user", said), max_tokens=2)
 
     def test_a_failed_chunk_costs_its_own_turn(self, slot: _Slot, monkeypatch: pytest.MonkeyPatch) -> None:
         ask(slot, *PARIS)

@@ -198,12 +198,23 @@ async def test_done_without_a_finish_reason_is_an_end() -> None:
         (says(b"data: {canary\n\n"), "not JSON"),
         (says(b"data: [1]\n\n"), "not an object"),
         (answers(b"HTTP/1.1 401 No\r\ncontent-length: 6\r\n\r\ncanary"), "401: check the API key"),
-        (answers(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n"), "404: check base_url"),
+        (
+            answers(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n"),
+            r"404: check engines\.llm \(--llm\) and engines\.llm_model",
+        ),
         (answers(b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n"), "answered 500: .*log"),
         (answers(b"HTTP/1.1 302 Go\r\nlocation: /\r\ncontent-length: 0\r\n\r\n"), "answered 302"),
         (
             answers(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"),
-            "does not stream",
+            r"answered with application/json, not an event stream",
+        ),
+        (
+            answers(b"HTTP/1.1 200 OK\r\ncontent-type: text/html; x=y\r\ncontent-length: 6\r\n\r\n<html>"),
+            r"answered with text/html, not an event stream; is this an OpenAI-compatible endpoint .*--llm",
+        ),
+        (
+            answers(b"HTTP/1.1 200 OK\r\ncontent-type: odd words\r\ncontent-length: 0\r\n\r\n"),
+            "answered with something else, not an event stream",
         ),
         (answers(b"SSH-2.0-nonsense\r\n"), "broke"),
     ],
@@ -222,7 +233,7 @@ async def test_failures_are_named_and_hold_no_secret(
     async with peer(then_close) as host, engine(host.url) as llm:
         with pytest.raises(EngineUnavailable, match=message) as caught:
             await replies(llm)
-        assert "127.0.0.1" in caught.value.message
+        assert host.url.removeprefix("http://").removesuffix("/v1") in caught.value.message, "HOST:PORT"
         shown = f"{caught.value} {caught.value!r} {llm!r} {caplog.text}".lower()
         assert "canary" not in shown
 
@@ -231,7 +242,7 @@ async def test_connection_refused() -> None:
     async with peer(silence) as host:
         url = host.url
     async with engine(url) as llm:
-        with pytest.raises(EngineUnavailable, match=r"cannot connect to 127\.0\.0\.1: start"):
+        with pytest.raises(EngineUnavailable, match=r"cannot connect to 127\.0\.0\.1:\d+: start .*\(--llm\)"):
             await replies(llm)
 
 
@@ -361,10 +372,32 @@ async def test_a_closed_engine_leases_nothing() -> None:
 def test_urls_that_cannot_work_are_refused(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         OpenAiChat(url, "tiny")
-    assert caught.value.field == "base_url"
+    assert caught.value.field == "engines.llm" and "--llm" in caught.value.message
 
 
 def test_limits_are_checked() -> None:
     with pytest.raises(ConfigError) as caught:
         OpenAiChat("http://host/v1", "tiny", timeout_s=0)
     assert caught.value.field == "timeout_s"
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("http://host/v1", "host:80"),
+        ("https://host/v1", "host:443"),
+        ("http://[::1]:8000/v1", "[::1]:8000"),
+        ("https://user:secret@host:1/v1", "host:1"),
+    ],
+)
+async def test_an_endpoint_is_named_by_host_and_port(url: str, address: str) -> None:
+    async with engine(url) as llm:
+        assert repr(llm) == f"OpenAiChat(address={address!r}, model='tiny')"
+
+
+@pytest.mark.parametrize("kind", [b"", b"text/plain; charset=utf-8", b"Text/Event-Stream"])
+async def test_a_stream_is_read_whatever_loose_type_it_has(kind: bytes) -> None:
+    named = b"content-type: " + kind + b"\r\n" if kind else b""
+    start = b"HTTP/1.1 200 OK\r\n" + named + b"transfer-encoding: chunked\r\n\r\n"
+    async with peer(answers(start + b"".join(map(chunk, REPLY)) + END)) as host, engine(host.url) as llm:
+        assert text(await replies(llm)) == "Hello."

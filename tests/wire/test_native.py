@@ -184,7 +184,9 @@ BAD_FIELDS: list[tuple[dict[str, Any], str, str]] = [
     ({"type": "playback", "epoch": 2**32, "played_samples": 0}, "epoch", "4294967295"),
     ({"type": "playback", "epoch": 0, "played_samples": 10**400}, "played_samples", "4294967295"),
     ({"type": "playback", "epoch": 0, "played_samples": None}, "played_samples", "int"),
-    ({"type": "input.text", "text": ""}, "text", ">= 1"),
+    ({"type": "input.text", "text": ""}, "text", "more than white space"),
+    ({"type": "input.text", "text": " \t\n\u00a0\u3000"}, "text", "more than white space"),
+    ({"type": "history.add", "role": "user", "text": " "}, "text", "more than white space"),
     ({"type": "input.text", "text": "x" * 8193}, "text", "8192"),
     ({"type": "history.add", "role": "tool", "text": "x"}, "role", "assistant, system, user"),
     ({"type": "history.add", "role": "user", "text": "x" * 8193}, "text", "8192"),
@@ -266,10 +268,30 @@ def test_no_error_repeats_what_was_said() -> None:
 
 @pytest.mark.parametrize("text", ["x" * 65_537, "ü" * 32_769])
 def test_a_text_frame_over_64_kib_is_not_parsed(text: str) -> None:
-    with pytest.raises(errors.TooLarge, match="65536"):
+    with pytest.raises(errors.TooLarge, match="65536") as caught:
         native.decode_client(text)
+    assert caught.value.field == "text frame"
     with pytest.raises(errors.BadJson):
         native.decode_client(text[:-1])
+
+
+# --- the request ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["1", "200", "199.5", "60000", "00200", "60000.000000"])
+def test_a_budget_is_read(text: str) -> None:
+    assert native.parse_budget_ms(text) == float(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "0", "0.999999", "60000.1", "99999", "-1", "+1", "1_0", "1e2", "1e-300", "nan", "inf", "٢٠٠", " 1", "1\n"],
+)
+def test_what_is_no_budget_is_refused_by_name_without_repeating_it(text: str) -> None:
+    with pytest.raises(errors.BadField) as caught:
+        native.parse_budget_ms(text)
+    assert caught.value.field == "budget_ms"
+    assert caught.value.message == "budget_ms must be a decimal number from 1 to 60000, such as 200"
 
 
 # --- audio ----------------------------------------------------------------------------------------
@@ -309,8 +331,9 @@ def test_a_frame_without_sound_is_empty() -> None:
 
 def test_a_binary_frame_over_64_kib_is_refused() -> None:
     assert isinstance(native.decode_client(bytes(65_536)), m.AudioFrame)
-    with pytest.raises(errors.TooLarge, match="65536"):
+    with pytest.raises(errors.TooLarge, match="65536") as caught:
         native.decode_client(bytes(65_537))
+    assert caught.value.field == "binary frame"
 
 
 def test_the_sample_clock_wraps() -> None:
@@ -412,7 +435,7 @@ client_messages = st.one_of(
         resume=st.none() | st.booleans() | st.text(min_size=1, max_size=128),
         tools=st.lists(st.builds(m.ToolSpec, st.text(min_size=1, max_size=128))).map(tuple),
     ),
-    st.builds(m.InputText, st.text(min_size=1, max_size=300)),
+    st.builds(m.InputText, st.text(max_size=300).filter(str.strip)),
     st.builds(m.HistoryTruncate, st.integers(0, 2**32 - 1), st.floats(0, m.MAX_MS)),
 )
 

@@ -23,6 +23,9 @@ CHATML = (
 )
 """For a file without a template: the most common convention among small chat models."""
 
+_REFUSED = "the model's chat template refuses the order of turns"
+"""The template's own words are left out: they may quote the conversation."""
+
 
 class ChatTemplate:
     """One model's template. `control` holds the spellings of its control tokens."""
@@ -47,13 +50,13 @@ class ChatTemplate:
             return self._render(plain)
         except TemplateError as error:
             if len(plain) < 2 or plain[0]["role"] != "system":
-                raise EngineError(f"the model's chat template refuses the turns: {error}") from error
+                raise EngineError(_REFUSED) from error
         # Some models know no system role (Gemma 2): its text then opens the first turn.
         merged = dict(plain[1], content=f"{plain[0]['content']}\n\n{plain[1]['content']}")
         try:
             return self._render([merged, *plain[2:]])
         except TemplateError as error:
-            raise EngineError(f"the model's chat template refuses the turns: {error}") from error
+            raise EngineError(_REFUSED) from error
 
     def neutral(self, text: str) -> str:
         """`text` without any control token's spelling, also where taking one out would make another."""

@@ -3,7 +3,7 @@
 A chunk is one `step`: at most `prefill_tokens` of prompt, or `decode_tokens` decoded one after the other. The
 slot remembers which tokens its sequence holds; a generation keeps their longest common prefix with the new
 prompt and computes only what follows, so an unchanged conversation costs its newest words. Another session's
-work never evicts it.
+work never evicts it. A prompt that exceeds the slot is cut (see `fit`), so that its turn is answered too.
 
 Why cyllama and not xllamacpp: the same speed, but its calls are the steps themselves. xllamacpp gives a
 server with a thread and an HTTP port of its own, through which alone tokens and templates can be reached, and
@@ -26,6 +26,7 @@ from cyllama.llama import llama_cpp as native
 
 from voicepipe.engines.base import ChatMessage, Context, LlmStep, Placement, Prompt
 from voicepipe.engines.chat_template import ChatTemplate
+from voicepipe.engines.fit import Fitter
 from voicepipe.errors import ConfigError, EngineBusy, EngineError, ModelCorrupt, ModelMissing
 
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
@@ -155,8 +156,8 @@ class _Runtime:
             tokens.insert(0, self._bos)
         return tokens
 
-    def size(self, message: ChatMessage) -> int:
-        return len(self.vocab.tokenize(message.content, False, False))
+    def split(self, text: str) -> list[int]:
+        return list(self.vocab.tokenize(text, False, False))
 
     def text(self, tokens: Sequence[int]) -> str:
         """Exact text of one token or more; control tokens have none.
@@ -215,7 +216,7 @@ class _Slot:
         """Number of the generation that may compute. None has it after a cancel or a close."""
         self._sampling = sampling
         self._free: list[int] | None = free
-        self._anchor: tuple[int, ChatMessage] | None = None
+        self._fitter = Fitter(runtime, runtime.limits.context)
 
     def generate(self, prompt: Prompt, ctx: Context) -> _Generation:
         if self._free is None:
@@ -230,6 +231,9 @@ class _Slot:
             self.serial += 1  # a chunk still on its way to the device will find that it is over
             self._free.append(self.sequence)
             self._free = None
+
+    def fit(self, prompt: Prompt) -> list[int]:
+        return self._fitter.fit(prompt)
 
     def rewind(self, tokens: list[int]) -> list[int]:
         """Keep the longest prefix shared with `tokens`; returns the rest, at least one token."""
@@ -249,45 +253,6 @@ class _Slot:
             self.computed.clear()  # the cache may hold a part of the batch: start afresh next time
             raise
         self.computed.extend(tokens)
-
-    def fit(self, prompt: Prompt) -> list[int]:
-        """Tokens of the prompt, without the oldest turns where they do not fit.
-
-        The system messages at the head and the newest message stay, and what is kept begins with a user
-        message. When turns must go, half of the room is freed at once and the cut stays where it is: to drop
-        one turn at a time would move the whole prompt, and have all of it computed again, every turn.
-        """
-        messages = prompt.messages
-        reply = min(prompt.max_tokens, self.runtime.limits.context // 2)
-        room = self.runtime.limits.context - reply
-        head = next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))
-        start = head
-        if self._anchor is not None:
-            index, message = self._anchor
-            if head <= index < len(messages) and messages[index] == message:
-                start = index
-        tokens = self.runtime.encode(messages[:head] + messages[start:])
-        while len(tokens) > room:
-            start = self._cut(messages, start, (len(tokens) - room // 2) / len(tokens))
-            self._anchor = (start, messages[start])
-            tokens = self.runtime.encode(messages[:head] + messages[start:])
-        return tokens
-
-    def _cut(self, messages: Sequence[ChatMessage], start: int, share: float) -> int:
-        """Index of the first message to keep so that `share` of the prompt goes, if there is as much."""
-        last = len(messages) - 1
-        if start >= last:
-            raise EngineError(
-                f"system and newest message exceed the context of {self.runtime.limits.context} tokens;"
-                " raise context_tokens or shorten the instructions"
-            )
-        # Shares, because a message costs more than its content: the template adds its own tokens.
-        sizes = [self.runtime.size(message) for message in messages]
-        excess = share * (sum(sizes) - sum(sizes[:start]))
-        while start < last and (excess > 0 or messages[start].role != "user"):
-            excess -= sizes[start]
-            start += 1
-        return start
 
 
 class _Generation:

@@ -38,14 +38,21 @@ _BACKOFF_S = (0.5, 8.0)
 
 _RETRY_AFTER_MAX_S = 60.0
 
+_SETTING = "engines.llm (--llm)"
+"""Where the endpoint's URL comes from, in the words of those who set it."""
+
 _ADVICE: Mapping[int, str] = {
     401: "check the API key",
     403: "check the API key and what it may use",
-    404: "check base_url and the model's name",
+    404: f"check {_SETTING} and engines.llm_model (--llm-model)",
     429: "too many requests; lower the number of sessions or raise the quota",
     503: "the endpoint is overloaded or still starting",
 }
 _BUSY = (429, 503)
+
+_STREAMS = ("", "text/event-stream", "text/plain")
+"""Content types that are read as a stream: some endpoints name none, or a loose one."""
+_MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,60}", re.ASCII)
 
 _IDENTIFIER = re.compile(r"[a-z][a-z_.]{0,40}", re.ASCII)
 """What of an error object is repeated. Its message is not: providers quote keys and prompts in it."""
@@ -56,7 +63,8 @@ class _Endpoint:
     """What a request needs. Holds no key: that lives in the client's headers alone."""
 
     url: str
-    host: str
+    address: str
+    """HOST:PORT, for messages."""
     model: str
     timeout_s: float
     max_tokens_field: str
@@ -110,7 +118,7 @@ class OpenAiChat:
         self.slots = slots
         self._endpoint = _Endpoint(
             url=f"{base_url.rstrip('/')}/chat/completions",
-            host=url.host,
+            address=_address(url),
             model=model,
             timeout_s=timeout_s,
             max_tokens_field=max_tokens_field,
@@ -132,7 +140,7 @@ class OpenAiChat:
         self._closers: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
-        return f"OpenAiChat(host={self._endpoint.host!r}, model={self._endpoint.model!r})"
+        return f"OpenAiChat(address={self._endpoint.address!r}, model={self._endpoint.model!r})"
 
     def open(self, session: str) -> _Slot:
         if self._closed:
@@ -204,7 +212,7 @@ class _Slot:
     def check_pause(self) -> None:
         left_s = self._not_before - asyncio.get_running_loop().time()
         if left_s > 0:
-            raise EngineUnavailable(f"{self.endpoint.host} asked to wait; next try in {left_s:.1f} s")
+            raise EngineUnavailable(f"{self.endpoint.address} asked to wait; next try in {left_s:.1f} s")
 
     def on_busy(self, retry_after_s: float | None) -> float:
         """Pause this slot, and no other; returns for how many seconds."""
@@ -239,8 +247,8 @@ class _Generation:
             if self._cancelled:
                 return LlmStep("", 0, finish="stop")
             raise EngineTimeout(
-                f"{self._endpoint.host} sent nothing for {self._endpoint.timeout_s:g} s;"
-                " check its load, or raise timeout_s"
+                f"{self._endpoint.address} sent nothing for {self._endpoint.timeout_s:g} s;"
+                " check its load, or raise engines.llm_timeout_s"
             ) from None
         except httpx.HTTPError as error:
             await self._abort()
@@ -284,7 +292,7 @@ class _Generation:
             step = _read(self._endpoint, self._parser.feed(chunk))
             if step is not None:
                 return step
-        raise EngineUnavailable(f"{self._endpoint.host} ended the reply in the middle; try again")
+        raise EngineUnavailable(f"{self._endpoint.address} ended the reply in the middle; try again")
 
     def _check(self, response: httpx.Response) -> None:
         """Raise EngineUnavailable unless a stream follows."""
@@ -292,14 +300,19 @@ class _Generation:
         if status in _BUSY:
             pause_s = self._slot.on_busy(_retry_after_s(response))
             raise EngineUnavailable(
-                f"{self._endpoint.host} answered {status}: {_ADVICE[status]};"
+                f"{self._endpoint.address} answered {status}: {_ADVICE[status]};"
                 f" this session tries again after {pause_s:g} s"
             )
         if status != 200:
-            advice = _ADVICE.get(status, "check base_url, the model's name and the endpoint's log")
-            raise EngineUnavailable(f"{self._endpoint.host} answered {status}: {advice}")
-        if "application/json" in response.headers.get("content-type", ""):
-            raise EngineUnavailable(f"{self._endpoint.host} does not stream its answer; use an endpoint that does")
+            advice = _ADVICE.get(status, f"check {_SETTING}, the model's name and the endpoint's log")
+            raise EngineUnavailable(f"{self._endpoint.address} answered {status}: {advice}")
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in _STREAMS:
+            shown = kind if _MEDIA_TYPE.fullmatch(kind) else "something else"
+            raise EngineUnavailable(
+                f"{self._endpoint.address} answered with {shown}, not an event stream; is this an OpenAI-compatible"
+                f" endpoint that streams? check {_SETTING}"
+            )
         self._slot.on_success()
 
     async def _abort(self) -> None:
@@ -338,12 +351,14 @@ def _choice(endpoint: _Endpoint, data: str) -> dict[str, Any] | None:
     try:
         event = json.loads(data)
     except ValueError:  # not chained: it holds the event, so the reply
-        raise EngineUnavailable(f"{endpoint.host} sent an event that is not JSON") from None
+        raise EngineUnavailable(f"{endpoint.address} sent an event that is not JSON") from None
     if not isinstance(event, dict):
-        raise EngineUnavailable(f"{endpoint.host} sent an event that is not an object")
+        raise EngineUnavailable(f"{endpoint.address} sent an event that is not an object")
     failure = event.get("error")
     if failure is not None:
-        raise EngineUnavailable(f"{endpoint.host} broke off with an error{_kind(failure)}; see the endpoint's log")
+        raise EngineUnavailable(
+            f"{endpoint.address} broke off with an error{_kind(failure)}; see the endpoint's log"
+        )
     choices = event.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         return None
@@ -366,17 +381,22 @@ def _retry_after_s(response: httpx.Response) -> float | None:
 
 def _unavailable(endpoint: _Endpoint, error: httpx.HTTPError) -> EngineError:
     if isinstance(error, httpx.ConnectError):
-        return EngineUnavailable(f"cannot connect to {endpoint.host}: start the endpoint or correct base_url")
+        return EngineUnavailable(f"cannot connect to {endpoint.address}: start the endpoint or correct {_SETTING}")
     if isinstance(error, httpx.TimeoutException):
-        return EngineTimeout(f"{endpoint.host} did not answer in time ({type(error).__name__})")
-    return EngineUnavailable(f"the connection to {endpoint.host} broke ({type(error).__name__}); try again")
+        return EngineTimeout(f"{endpoint.address} did not answer in time ({type(error).__name__})")
+    return EngineUnavailable(f"the connection to {endpoint.address} broke ({type(error).__name__}); try again")
 
 
 def _checked_url(base_url: str) -> httpx.URL:
     try:
         url = httpx.URL(base_url)
     except httpx.InvalidURL as error:
-        raise ConfigError("base_url is not a URL", field="base_url") from error
+        raise ConfigError(f"{_SETTING} is not a URL", field="engines.llm") from error
     if url.scheme not in ("http", "https") or not url.host:
-        raise ConfigError("base_url must look like http://127.0.0.1:8000/v1", field="base_url")
+        raise ConfigError(f"{_SETTING} must look like http://127.0.0.1:8000/v1", field="engines.llm")
     return url
+
+
+def _address(url: httpx.URL) -> str:
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    return f"{host}:{url.port or (443 if url.scheme == 'https' else 80)}"

@@ -45,12 +45,13 @@ def download(repo: str, filename: str, *, revision: str | None, into: Path | Non
     # imported here: it takes a few hundred ms, and most runs never ask the hub
     hub = cast(_HubModule, importlib.import_module(PACKAGE))
     errors = importlib.import_module(f"{PACKAGE}.errors")
+    fetch = hub.hf_hub_download  # here the package configures its logging, so that comes first
     local_dir = None if into is None else str(into)
     logger = logging.getLogger(PACKAGE)
     level = logger.level
     logger.setLevel(logging.ERROR)  # its retries would be written across the progress line
     try:
-        path = hub.hf_hub_download(repo, filename, revision=revision, local_dir=local_dir)
+        path = fetch(repo, filename, revision=revision, local_dir=local_dir)
     # HTTPError is the transport's own base (requests or httpx); ValueError: not a valid repository
     # name
     except (

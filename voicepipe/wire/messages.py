@@ -21,6 +21,8 @@ MAX_TEXT_CHARS: Final = 8 * 1024
 MAX_NAME_CHARS: Final = 128
 MAX_TOOLS: Final = 32
 U32_MAX: Final = 2**32 - 1
+MIN_BUDGET_MS: Final = 1.0
+MAX_BUDGET_MS: Final = 60_000.0
 MAX_MS: Final = 24 * 3600 * 1000.0
 """A day: past any session limit. A number above it is a mistake of the sender."""
 
@@ -32,7 +34,8 @@ U32 = Annotated[int, Meta(ge=0, le=U32_MAX)]
 TurnNumber = Annotated[int, Meta(ge=1, le=U32_MAX)]
 Millis = Annotated[float, Meta(ge=0.0, le=MAX_MS)]
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
-Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
+Text = Annotated[str, Meta(max_length=MAX_TEXT_CHARS, pattern=r"\S")]
+"""More than white space: nothing can be said to a blank."""
 Instructions = Annotated[str, Meta(max_length=MAX_INSTRUCTIONS_CHARS)]
 Description = Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
 
@@ -188,10 +191,12 @@ class Waiting(Struct, frozen=True, tag="waiting"):
 
 
 class Refused(Struct, frozen=True, tag="refused"):
-    """No session; the connection closes with 1013."""
+    """No session; the connection closes with 1013, or with 1008 where time does not change the answer."""
 
     reason: str
+    """A short word: "capacity", "warming_up"; with 1008 "unauthorized", "origin_not_allowed"."""
     retry_after_ms: U32
+    """When to come back; 0 with 1008."""
 
 
 class SpeechStarted(Struct, frozen=True, tag="speech.started", omit_defaults=True):

@@ -18,6 +18,8 @@ from msgspec.inspect import LiteralType, Metadata, StructType, UnionType, type_i
 
 from voicepipe.errors import BadField, BadFrame, BadJson, TooLarge, UnknownType
 from voicepipe.wire.messages import (
+    MAX_BUDGET_MS,
+    MIN_BUDGET_MS,
     PROTOCOL,
     U32_MAX,
     AudioFormat,
@@ -111,6 +113,7 @@ __all__ = [
     "decode_server",
     "encode_client",
     "encode_server",
+    "parse_budget_ms",
 ]
 
 MAX_TEXT_BYTES: Final = 64 * 1024
@@ -151,12 +154,25 @@ def encode_server(message: ServerMessage | AudioFrame) -> str | bytes:
     return _encode(message)
 
 
+# --- the request ---------------------------------------------------------------------------------
+
+_BUDGET: Final = re.compile(r"[0-9]{1,5}(\.[0-9]{1,6})?", re.ASCII)
+
+
+def parse_budget_ms(text: str) -> float:
+    """The request's `budget_ms`, ms: plain decimal digits. Raises BadField."""
+    if _BUDGET.fullmatch(text) and MIN_BUDGET_MS <= (budget_ms := float(text)) <= MAX_BUDGET_MS:
+        return budget_ms
+    limits = f"from {MIN_BUDGET_MS:.0f} to {MAX_BUDGET_MS:.0f}"
+    raise BadField(f"budget_ms must be a decimal number {limits}, such as 200", field="budget_ms")
+
+
 # --- binary --------------------------------------------------------------------------------------
 
 
 def _decode_frame(data: bytes) -> AudioFrame:
     if len(data) > MAX_BINARY_BYTES:
-        raise TooLarge(f"a binary frame may have {MAX_BINARY_BYTES} bytes, not {len(data)}")
+        raise TooLarge(f"a binary frame may have {MAX_BINARY_BYTES} bytes, not {len(data)}", field="binary frame")
     if len(data) < HEADER_BYTES:
         raise BadFrame(f"a binary frame starts with {HEADER_BYTES} bytes of header, not {len(data)}")
     epoch, offset_samples = _HEADER.unpack_from(data)
@@ -219,7 +235,7 @@ def _checked_bytes(text: str) -> bytes:
         if len(raw) <= MAX_TEXT_BYTES:
             return raw
         size = len(raw)
-    raise TooLarge(f"a text frame may have {MAX_TEXT_BYTES} bytes, not {size}")
+    raise TooLarge(f"a text frame may have {MAX_TEXT_BYTES} bytes, not {size}", field="text frame")
 
 
 def _kind(raw: bytes) -> str:
@@ -254,6 +270,8 @@ def _bad_field(text: str, cls: type, kind: str) -> BadField:
     elif what.startswith("Invalid"):  # the only texts of msgspec that quote the value
         choices = ", ".join(_CHOICES[cls].get(path, ()))
         what = f"expected one of {choices}" if choices else "invalid value"
+    elif "matching regex" in what:  # the one pattern there is, of `messages.Text`
+        what = "expected more than white space"
     else:
         what = what.replace("`", "").replace("Expected", "expected")
     return BadField(f"{kind}: {path}: {what}", field=path)

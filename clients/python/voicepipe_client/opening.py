@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -21,6 +22,9 @@ PATH: Final = "/v1/voice"
 RECEIVE_QUEUE_FRAMES: Final = 64
 """Over a second of 20 ms frames, 4 MiB at the very most."""
 PING_S: Final = 10.0
+_AUTHORITY: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<rest>[^/?#]*)")
+_CREDENTIALS: Final = re.compile(r"^((?:[A-Za-z][A-Za-z0-9+.-]*://)?[^:@/]*):.*@")
+_REASON_CHARS: Final = 300
 DEFAULT_RETRY_MS: Final = 1000
 """Where a refusal does not say when to come back."""
 
@@ -46,10 +50,12 @@ def voice_url(url: str, budget_ms: float | None, route: str | None) -> str:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - a property that checks
     except ValueError as error:
-        raise errors.UsageError(f"{url}: {error}", field="url") from None
+        # The port that is none may be half of a password.
+        why = "the URL cannot be read" if "@" in url else error
+        raise errors.UsageError(f"{masked(url)}: {why}", field="url") from None
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
     if scheme not in ("ws", "wss") or not parts.hostname:
-        raise errors.UsageError(f"{url}: expected a URL like ws://127.0.0.1:8765", field="url")
+        raise errors.UsageError(f"{masked(url)}: expected a URL like ws://127.0.0.1:8765", field="url")
     query = parse_qsl(parts.query, keep_blank_values=True)
     if budget_ms is not None:
         query.append(("budget_ms", f"{budget_ms:g}"))
@@ -59,7 +65,20 @@ def voice_url(url: str, budget_ms: float | None, route: str | None) -> str:
     return urlunsplit((scheme, parts.netloc, path, urlencode(query), ""))
 
 
+def masked(url: str) -> str:
+    """The URL as it may be shown: a password in it, whatever signs it holds, as `***`."""
+    authority = _AUTHORITY.match(url)
+    if authority is None or "@" not in authority["rest"]:
+        # Without a `//`, or with a `/` in the password, it is no URL: better too much is hidden than too little.
+        return _CREDENTIALS.sub(r"\1:***@", url)
+    user, at, host = authority["rest"].rpartition("@")
+    name, colon, _ = user.partition(":")
+    shown = f"{name}:***" if colon else name
+    return f"{authority['scheme']}{shown}{at}{host}{url[authority.end() :]}"
+
+
 async def open_connection(url: str, token: str | None, timeouts: Timeouts) -> ClientConnection:
+    shown = masked(url)
     try:
         return await ws_connect(
             url,
@@ -75,19 +94,21 @@ async def open_connection(url: str, token: str | None, timeouts: Timeouts) -> Cl
             max_queue=RECEIVE_QUEUE_FRAMES,
         )
     except InvalidStatus as error:
-        raise _not_upgraded(url, error.response) from None
+        raise _not_upgraded(shown, error.response) from None
     except TimeoutError:
         raise errors.ServerUnreachable(
-            f"{url}: no answer within {timeouts.open_s:g} s; is the address right?"
+            f"{shown}: no answer within {timeouts.open_s:g} s; is the address right?"
         ) from None
     except OSError as error:
         raise errors.ServerUnreachable(
-            f"{url}: nobody answers ({error}); start a server with `voicepipe serve`"
+            f"{shown}: nobody answers ({error}); start a server with `voicepipe serve`"
         ) from None
-    except (InvalidURI, InvalidProxy) as error:
-        raise errors.UsageError(str(error), field="url") from None
+    except InvalidURI as error:
+        raise errors.UsageError(f"{shown}: {error.msg}", field="url") from None
+    except InvalidProxy as error:
+        raise errors.UsageError(f"the proxy {masked(error.proxy)}: {error.msg}", field="url") from None
     except InvalidHandshake as error:
-        raise errors.ServerUnreachable(f"{url}: what answers there is no voicepipe server ({error})") from None
+        raise errors.ServerUnreachable(f"{shown}: what answers there is no voicepipe server ({error})") from None
 
 
 def _is_loopback(url: str) -> bool:
@@ -107,21 +128,49 @@ class _Body(msgspec.Struct):
     refused: _RefusedBody
 
 
+class _Complaint(msgspec.Struct):
+    message: str
+    field: str | None = None
+
+
+class _ErrorBody(msgspec.Struct):
+    error: _Complaint
+
+
+def _complaint(response: Response) -> _Complaint | None:
+    """Body {"error": {"message", "field"?}}, fit for a terminal; None where there is none."""
+    try:
+        said = msgspec.json.decode(response.body, type=_ErrorBody).error
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    text = "".join(char if char.isprintable() else " " for char in said.message)
+    return _Complaint(text[:_REASON_CHARS], said.field)
+
+
 def _not_upgraded(url: str, response: Response) -> errors.VoicepipeError:
+    """`url` is fit to be shown. A request that the server cannot accept is wrong usage: exit status 2."""
     status = response.status_code
-    if status == 503:
+    complaint = _complaint(response)
+    if status in (429, 503):
         return _refused(response)
     if status in (401, 403):
         what = "the token is missing or not accepted; set VOICEPIPE_TOKEN"
     elif status == 404:
         what = f"no voice endpoint there; it is {PATH}"
+    elif complaint is not None:
+        what = complaint.message
+        if complaint.field is not None:
+            what += f" ({complaint.field})"
     else:
         what = "expected a WebSocket"
+    if status == 400:
+        field = None if complaint is None else complaint.field
+        return errors.UsageError(f"{url}: HTTP {status}: {what}", field=field)
     return errors.ServerUnreachable(f"{url}: HTTP {status}: {what}")
 
 
 def _refused(response: Response) -> errors.Refused:
-    """Body {"refused": {"reason", "retry_after_ms"}}; a proxy's 503 may have Retry-After only."""
+    """Body {"refused": {"reason", "retry_after_ms"}}; a proxy's answer may have Retry-After only."""
     try:
         refused = msgspec.json.decode(response.body, type=_Body).refused
         return errors.Refused(refused.reason, max(0, refused.retry_after_ms))

@@ -23,6 +23,10 @@ FRAME_S = 0.020
 LEAD_IN_S = 0.2
 """Silence before the first recording: nobody speaks at the sample at which a line opens."""
 MAX_CLIP_S = 600.0
+STALL_S = 0.1
+"""A frame that is so late comes from a client that stood still."""
+CATCH_UP_S = 0.01
+"""After that it listens for so long before it speaks on: what had arrived meanwhile was said first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class OutFrame:
     """It holds audible sound that belongs to the speech. Never set for a live microphone."""
     clip: int | None
     """Number of the recording that it is cut from, from 0; None between recordings."""
+    goes_on: bool = False
+    """The recording's speech has not ended with this frame, however silent the frame is."""
 
 
 class Source(Protocol):
@@ -124,7 +130,7 @@ class Feed:
         piece = clip.samples[start:end]
         self._position = end if end < len(clip.samples) else None
         padded = np.concatenate([piece, silence(self._frame_samples - len(piece))])
-        return OutFrame(to_pcm16(padded), self._voiced(clip, start, end), self._clip)
+        return OutFrame(to_pcm16(padded), self._voiced(clip, start, end), self._clip, end < clip.speech_end)
 
     def _voiced(self, clip: Clip, start: int, end: int) -> bool:
         if start >= clip.speech_end:
@@ -133,7 +139,13 @@ class Feed:
 
 
 class ClipSource:
-    """Recordings, each played when the one before has been answered; silence in between."""
+    """Recordings, each played when the one before has been answered; silence in between.
+
+    Frames that became due while the process stood still (stopped, swapped out) go out in one burst, each
+    stamped by its user with the time at which it really leaves. Before the burst the source waits for
+    `CATCH_UP_S`, so that what the server had said by then is read before anything new is said: else a
+    commit about the old frames would be taken for one about the new ones.
+    """
 
     labelled = True
 
@@ -148,12 +160,18 @@ class ClipSource:
         self.feed = Feed(clips, rate_hz, clock())
         self._clock = clock
         self._sleep = sleep
+        self._late_s = 0.0
+        """Of the last frame: within a burst it only falls."""
 
     async def frame(self) -> OutFrame | None:
         if self.feed.over:
             return None
         while (wait_s := self.feed.due() - self._clock()) > 0:
             await self._sleep(wait_s)
+        late_s = self._clock() - self.feed.due()
+        if late_s - self._late_s >= STALL_S:
+            await self._sleep(CATCH_UP_S)
+        self._late_s = max(0.0, late_s)
         return self.feed.take(self._clock())
 
     def advance(self) -> None:

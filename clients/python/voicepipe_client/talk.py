@@ -53,6 +53,8 @@ class Speaker(Protocol):
 class TalkReport:
     turns: list[TurnRecord]
     summary: dict[str, object]
+    heard_clips: frozenset[int] = frozenset()
+    """Numbers of the recordings of which the server has shown that it heard something."""
 
 
 async def talk(
@@ -64,13 +66,14 @@ async def talk(
     on_turn: Callable[[TurnRecord], None] | None = None,
     speaker: Speaker | None = None,
     played: Callable[[bytes], None] | None = None,
+    on_end: Callable[[TalkReport], None] | None = None,
 ) -> TalkReport:
     """Send the source's frames until it ends or the server closes, and record the turns.
 
     `clock` gives monotonic seconds and is the source's clock as well; the event loop's by default.
     `on_event` sees every event and its time, `on_turn` every record as its turn ends. `played` is
-    given what has been played, as PCM16 at the session's output rate. Raises ConnectionLost.
-    Cancellation ends the talk without a report; the callbacks have had all that was until then.
+    given what has been played, as PCM16 at the session's output rate. `on_end` is given the report of what
+    there was on every path, last of all: also before ConnectionLost is raised, and on cancellation.
     """
     clock = clock or asyncio.get_running_loop().time
     latency_s = 0.0 if speaker is None else speaker.latency_s
@@ -81,7 +84,10 @@ async def talk(
         await talking.run()
     finally:
         player.finish(clock())
-    return TalkReport(turns.records, summarise(turns.records))
+        report = TalkReport(turns.records, summarise(turns.records), turns.heard_clips)
+        if on_end is not None:
+            on_end(report)
+    return report
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,13 @@ from voicepipe_client.source import OutFrame
 Event = ServerMessage | AudioFrame
 
 SILENCE_S = 3.0
-"""Without a turn for this long, what was said is taken as not heard."""
+"""Silence, or speech of which something was heard, is not waited for any longer without a turn."""
 GIVE_UP_S = 20.0
-"""Without a word from the server for this long, an open turn is not waited for."""
+"""Without a word from the server for this long, neither an open turn is waited for nor a sign that audible
+speech was heard: a server under load may be far behind the sound."""
+DECIDABLE_FRAMES = 2
+"""Frames of 20 ms that must be silent before anybody can hear that speech has ended: a VAD's window is 32 ms.
+A commit that arrives sooner was decided in an earlier pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,8 @@ class TurnRecord:
     reply: str
     verdict: Verdict
     felt_ms: float | None
-    """Last voiced frame out -> first audible content heard; None without content that stayed."""
+    """Last voiced frame out -> first audible content heard; None without content that stayed, and after a
+    false cutoff."""
     system_ms: float | None
     stages: Stages
     speculation: Speculation
@@ -54,7 +59,10 @@ class TurnRecord:
     received_ms: float | None = None
     """As `felt_ms`, to the content's arrival instead of its sound."""
     clip: int | None = None
-    """The recording that was played last when the turn was committed."""
+    """The recording that was played last when the turn was committed, or ended without a commit."""
+    cutoff: bool = False
+    """The commit that stood was decided before the labelled end of the recording's speech. There is no gap
+    then: what the reply followed was a pause, not the end of what was said."""
 
     def as_dict(self) -> dict[str, object]:
         """What `--json` prints."""
@@ -68,6 +76,7 @@ class TurnRecord:
             "stages": msgspec.to_builtins(self.stages),
             "speculation": msgspec.to_builtins(self.speculation),
             "blame": msgspec.to_builtins(self.blame),
+            "cutoff": self.cutoff,
         }
 
 
@@ -77,6 +86,7 @@ class _Turn:
     """Of its last commit; None before the first, and after a reopening."""
     committed_at: float = 0.0
     speech_end_at: float | None = None
+    cutoff: bool = False
     clip: int | None = None
     transcript: str = ""
     reply: list[str] = field(default_factory=list)
@@ -85,8 +95,12 @@ class _Turn:
 class Turns:
     """Follows a session from the client's side: sent frames and events in, records out.
 
-    A turn's speech end is the instant at which the last voiced frame before its (last) commit was
-    sent. Sources without labels have none; the server's estimate stands in for the measured gap.
+    A turn's speech end is the instant at which the last voiced frame before its (last) commit was really
+    sent, which is later than it was due where the client stood still. It counts if it is the labelled end of
+    the recording's speech and the commit can have been decided after it: at least `DECIDABLE_FRAMES` silent
+    frames had followed, and the content came no sooner after it than the server took from its commit to the
+    content (`system_ms`). Else the turn is a false cutoff. Sources without labels have neither; the server's
+    estimate stands in for the measured gap.
     """
 
     def __init__(self, player: Player, *, labelled: bool, now: float) -> None:
@@ -96,6 +110,12 @@ class Turns:
         self._last_ended = 0
         self._clip: int | None = None
         self._playing_clip = False
+        self._goes_on = False
+        self._silent_frames = 0
+        """Since the last voiced one."""
+        self._unheard = False
+        """The recording has sounded, and no turn has come of it so far."""
+        self._heard_clips: set[int] = set()
         self._speech_end_at: float | None = None
         self._answered = False
         """A turn that can hold the last voiced frame has ended."""
@@ -106,12 +126,15 @@ class Turns:
 
     def on_sent(self, frame: OutFrame, now: float) -> None:
         self._playing_clip = frame.clip is not None
+        self._goes_on = frame.goes_on
+        self._silent_frames = 0 if frame.voiced else self._silent_frames + 1
         if self._playing_clip:
             self._clip = frame.clip
             self._last_sound_at = now
         if frame.voiced:
             self._speech_end_at = now
             self._answered = False
+            self._unheard = frame.clip is not None and frame.clip not in self._heard_clips
 
     def on_event(self, event: Event, now: float) -> list[Playback]:
         """Returns playback reports to send."""
@@ -122,6 +145,7 @@ class Turns:
         match event:
             case SpeechStarted(turn=started):
                 self._heard(now)
+                self._sign()
                 if started is not None:
                     self._of(started)
             case TranscriptPartial(turn=turn, stable=stable, tentative=tentative):
@@ -133,7 +157,9 @@ class Turns:
                 self._commit(self._of(turn), epoch, now)
             case TurnReopened(turn=turn):
                 self._heard(now)
+                self._sign()
                 self._of(turn).epoch = None
+                self._of(turn).cutoff = False
                 self._of(turn).reply.clear()
             case ReplyText(turn=turn, epoch=epoch, text=text):
                 if self._of(turn).epoch == epoch:
@@ -156,13 +182,27 @@ class Turns:
             return False
         if self._open:
             return now - self._last_event_at >= GIVE_UP_S
-        return self._answered or now - self._last_sound_at >= SILENCE_S
+        return self._answered or now - self._last_sound_at >= (GIVE_UP_S if self._unheard else SILENCE_S)
+
+    @property
+    def heard_clips(self) -> frozenset[int]:
+        """Recordings of which the server has shown that it heard something."""
+        return frozenset(self._heard_clips)
 
     # --- inside
 
     def _of(self, turn: int) -> _Turn:
         """The open turn of that number; a late message about an ended one opens nothing."""
-        return _Turn() if turn <= self._last_ended else self._open.setdefault(turn, _Turn())
+        if turn <= self._last_ended:
+            return _Turn()
+        if turn not in self._open:
+            self._sign()
+        return self._open.setdefault(turn, _Turn())
+
+    def _sign(self) -> None:
+        if self._clip is not None:
+            self._heard_clips.add(self._clip)
+        self._unheard = False
 
     def _heard(self, now: float) -> None:
         self._last_sound_at = now
@@ -172,15 +212,26 @@ class Turns:
         turn.epoch, turn.committed_at = epoch, now
         turn.clip = self._clip
         turn.speech_end_at = self._speech_end_at
+        turn.cutoff = self._labelled and (
+            self._goes_on or (self._clip is not None and self._silent_frames < DECIDABLE_FRAMES)
+        )
         turn.reply.clear()
 
     def _end(self, ended: TurnEnded, now: float) -> None:
-        turn = self._open.pop(ended.turn, None) or _Turn()
+        turn = self._of(ended.turn)
+        self._open.pop(ended.turn, None)
         self._last_ended = max(self._last_ended, ended.turn)
         covered = turn.committed_at if turn.epoch is not None else now
         self._answered = self._speech_end_at is not None and covered >= self._speech_end_at
         self._last_sound_at = now
         felt_ms, received_ms = self._gaps(turn)
+        sooner_than_decided = received_ms is not None and received_ms < (ended.system_ms or 0.0)
+        cutoff = turn.cutoff or (self._labelled and sooner_than_decided)
+        if cutoff:
+            felt_ms = received_ms = None
+        clip = self._clip if turn.epoch is None else turn.clip
+        if clip is not None:
+            self._heard_clips.add(clip)
         self.records.append(
             TurnRecord(
                 turn=ended.turn,
@@ -193,7 +244,8 @@ class Turns:
                 speculation=ended.speculation,
                 blame=ended.blame,
                 received_ms=received_ms if self._labelled else None,
-                clip=turn.clip,
+                clip=clip,
+                cutoff=cutoff,
             )
         )
 
@@ -212,12 +264,14 @@ def summarise(records: Sequence[TurnRecord]) -> dict[str, object]:
     """What the last line of `--json` holds.
 
     The spreads run over the turns that were owed a reply: one without content counts as infinitely
-    late, one in which nothing was said (`empty`) does not count.
+    late, and so does the felt gap of a false cutoff; one in which nothing was said (`empty`) does not count.
+    `verdicts` are the server's. A false cutoff is counted as that, whatever its verdict, and not among them.
     """
     owed = [record for record in records if record.verdict != "empty"]
     return {
         "turns": len(records),
-        "verdicts": dict(Counter(record.verdict for record in records)),
+        "verdicts": dict(Counter(record.verdict for record in records if not record.cutoff)),
+        "false_cutoffs": sum(record.cutoff for record in records),
         "felt_ms": spread([record.felt_ms for record in owed]),
         "system_ms": spread([record.system_ms for record in owed]),
     }
