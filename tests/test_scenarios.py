@@ -170,7 +170,7 @@ def test_s13_a_click_before_the_first_sample_does_not_even_take_the_commit_back(
 
 def test_s14_speech_that_goes_on_while_the_reply_is_thought_out_is_merged() -> None:
     """The cancelled work is replaced by that for the whole utterance; a reply comes."""
-    config = ScriptedConfig(reply="Yes.", llm_prefill_ms=400)
+    config = ScriptedConfig(reply="Yes.", llm_prefill_ms=1000)
     asr = DictatedAsr(("Tell me.", "Tell me about cats."))
     llm = ListeningLlm(config, 1)
 
@@ -321,7 +321,7 @@ def test_s28_a_final_that_comes_after_the_silence_is_taken_on_arrival() -> None:
         spoken = caller.now
         await caller.pause_until_verdict(1)
         committed = caller.at(wire.TurnCommitted) - spoken
-        assert 0.3 <= committed < 0.3 + 0.08
+        assert 0.299 <= committed < 0.3 + 0.08
         await caller.end()
 
     assert call(script, engines(SHORT, asr=DictatedAsr(("Hello there.",), asr_ms=300.0))).verdicts == ["missed"]

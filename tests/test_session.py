@@ -287,7 +287,7 @@ def test_transcription_writes_down_and_does_not_answer() -> None:
 
 
 def test_the_operating_point_decides_how_long_is_waited() -> None:
-    """Three frames, a quarter of a second, more than half a second."""
+    """Three frames, a quarter of a second, nearly one and a half."""
     gaps: dict[str, float] = {}
     for point in ("fast", "balanced", "safe"):
 
@@ -300,7 +300,7 @@ def test_the_operating_point_decides_how_long_is_waited() -> None:
             await caller.end()
 
         call(script, engines(SHORT))
-    assert gaps["fast"] < 0.15 < gaps["balanced"] < 0.35 < 0.6 < gaps["safe"] < 0.7
+    assert gaps["fast"] < 0.15 < gaps["balanced"] < 0.35 < 1.3 < gaps["safe"] < 1.5
 
 
 @pytest.mark.parametrize("rate", [8_000, 24_000, 44_100, 48_000])
@@ -556,8 +556,9 @@ async def two_turns(caller: Caller) -> None:
 def test_an_engine_that_raises_costs_its_turn_and_no_more(
     stage: str, chunks: int, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The client is told where; a speculation that fails is tried once more at the commit."""
-    tries = 2 if stage in ("llm", "tts") else 1
+    """The client is told where. A decode ahead that fails is tried again at the pause, a reply made ahead once more
+    at the commit."""
+    tries = {"asr": 2, "llm": 3, "tts": 3}.get(stage, 1)
     caller = call(two_turns, faulty(stage, [None] * chunks + [error] * tries))
     assert caller.verdicts == ["failed", "met"]
     code = "engine_failed" if isinstance(error, RuntimeError) else "engine_unavailable"

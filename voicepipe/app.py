@@ -72,7 +72,7 @@ async def serving(
     def ready() -> Readiness:
         return Readiness(True) if services else Readiness(False, "warming_up")
 
-    def observe(work: Work, timing: Timing) -> None:
+    def observe(work: Work, timing: Timing, lane: str) -> None:
         metrics.chunk_done(work.kind.stage.value, work.klass.name.lower(), timing.service_s)
 
     where = plan(config.engines, config.limits.max_sessions)
@@ -106,6 +106,7 @@ async def serving(
                         config,
                         metrics,
                         expected_ms,
+                        warm.audio_s,
                         draining=server.draining,
                         drain_deadline=lambda: server.drain_deadline,
                     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal, TypeGuard
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
@@ -17,6 +18,7 @@ from voicepipe.errors import ConfigError
 
 OperatingPoint = Literal["fast", "balanced", "safe"]
 Enforcement = Literal["degrade", "enforce", "observe"]
+Rung = Literal["short-clause"]
 EngineSet = Literal["default", "scripted"]
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
@@ -24,6 +26,10 @@ Count = Annotated[int, Meta(ge=1, le=10_000)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Millis = Annotated[float, Meta(ge=0, le=600_000)]
 Threads = Annotated[int, Meta(ge=1, le=256)]
+Host = Annotated[str, Meta(min_length=1)]
+"""Not empty: sockets take an empty one for every address there is."""
+LanguageCode = Annotated[str, Meta(pattern=r"\A[a-z]{2,3}\Z")]
+"""ISO 639, as the recognisers name their languages."""
 
 DEFAULT_INSTRUCTIONS = "You are a helpful voice assistant. Answer in one or two short, plain sentences."
 
@@ -62,8 +68,8 @@ class EnginesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     llm_timeout_s: Seconds = 10.0
     tts: str = "piper-en_US-joe-medium"
     """A known voice, or a Piper .onnx file with its .onnx.json beside it."""
-    language: str | None = None
-    """Of the speech, as a code such as "de"; None detects it where the model has several."""
+    language: LanguageCode | None = None
+    """Of the speech, as a code such as "de" or "yue"; None detects it where the model has several."""
     threads: Threads = 2
     """Threads of each embedded engine. More than the machine has cores is catastrophic, not slow."""
     context_tokens: Annotated[int, Meta(ge=256, le=1_048_576)] = 2048
@@ -88,11 +94,14 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    host: str = "127.0.0.1"
+    host: Host = "127.0.0.1"
     port: Port = 8765
     operating_point: OperatingPoint = "fast"
     enforcement: Enforcement = "degrade"
     budget_ms: Annotated[float, Meta(ge=1, le=60_000)] = 200.0
+    ladder: tuple[Rung, ...] = ("short-clause",)
+    """What may be given up when a turn is about to be late: "short-clause" ends the first clause after three or
+    four words."""
     instructions: str = DEFAULT_INSTRUCTIONS
     max_reply_tokens: Annotated[int, Meta(ge=1, le=4096)] = 120
     origins: tuple[str, ...] = ()
@@ -107,11 +116,45 @@ def parse_config(values: Mapping[str, object]) -> Config:
     """Raises ConfigError, whose `field` is the dotted key."""
     _refuse_unknown(values, Config, "")
     try:
-        return msgspec.convert(values, Config)
+        config = msgspec.convert(values, Config)
     except msgspec.ValidationError as exc:
         message, _, path = str(exc).partition(" - at `$.")
         field = path.rstrip("`") or None
+        if "matching regex" in message:  # the one pattern there is, of `LanguageCode`
+            message = "expected a code of two or three small letters, such as de"
         raise ConfigError(f"{field or 'configuration'}: {message}", field=field) from None
+    _check_llm(config.engines.llm)
+    return config
+
+
+def _check_llm(spec: str) -> None:
+    """The form of a URL; whatever else it names is for those who can look. The text repeats nothing of it: a URL
+    may hold a password."""
+    if "://" not in spec:
+        return
+    wrong = _url_fault(spec)
+    if wrong is not None:
+        text = f"engines.llm (--llm): {wrong}; expected a URL like http://127.0.0.1:8000/v1"
+        raise ConfigError(text, field="engines.llm")
+
+
+def _url_fault(url: str) -> str | None:
+    if not url.startswith(("http://", "https://")):
+        return "neither http:// nor https://"
+    if any(char.isspace() or not char.isprintable() for char in url):
+        return "a URL holds no white space"
+    try:
+        parts = urlsplit(url)
+        (parts.hostname or "").encode("idna")
+    except ValueError:
+        return "the host cannot be read"
+    if not parts.hostname:
+        return "the URL names no host"
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    return "the port is no number from 1 to 65535" if port == 0 else None
 
 
 def _refuse_unknown(values: Mapping[str, object], config: type[Struct], table: str) -> None:

@@ -3,6 +3,10 @@
 Each lane has a thread for every chunk that it may run at a time. A chunk that is a coroutine function (a remote
 engine, a scripted wait) occupies its lane in the same way while the loop awaits it. All methods are called on
 the loop's thread.
+
+A lane holds the chunk that runs and none beside it. The next one is chosen when that has ended and its answer has
+been heard, so that what the answer submits (the next step of the same reply) competes with what waits. A chunk
+laid out ahead would save the hand-off, which is measured, and would run before a more urgent successor.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
-from voicepipe.core.events import Timing, Work, WorkKind
+from voicepipe.core.events import Timing, Waits, Work, WorkKind
 from voicepipe.core.scheduler import (
     Discard,
     Reject,
@@ -36,11 +40,29 @@ Call = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
+class LaneTiming(Timing):
+    """Scheduler times of one chunk, and where its wait came from."""
+
+    granted: float
+    """From when on the lane was the chunk's: it was queued, and had room, and nothing else went before."""
+    blocked_s: float
+    """How much of its wait a chunk of a lower class ran on."""
+
+    @property
+    def waits(self) -> Waits:
+        """The wait in its parts. The hand-off goes from the end of the chunk before it, through the loop, to its
+        own first instruction."""
+        waited_s = self.granted - self.queued
+        lower_s = min(self.blocked_s, waited_s)  # the loop learns of an end a little after it
+        return Waits(lower_s, waited_s - lower_s, self.started - self.granted)
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """The chunk ran and returned `result`."""
 
     work: Work
-    timing: Timing
+    timing: LaneTiming
     result: Any
 
 
@@ -70,13 +92,29 @@ class _Job:
     queued: float
 
 
+@dataclass(slots=True)
+class _Span:
+    """When a chunk began and ended, as far as it has."""
+
+    started: float
+    finished: float
+
+
+Observe = Callable[[Work, LaneTiming, str], None]
+"""Told of each chunk that returned: the work, its times, its lane."""
+
+
+def _unobserved(work: Work, timing: LaneTiming, lane: str) -> None:
+    """Nobody measures."""
+
+
 class Device:
     def __init__(
         self,
         placement: Mapping[WorkKind, str],
         lanes: Mapping[str, int],
         *,
-        observe: Callable[[Work, Timing], None] = lambda work, timing: None,
+        observe: Observe = _unobserved,
     ) -> None:
         """`placement` names the lane of each kind of work, `lanes` how many chunks each lane runs at a time."""
         self._scheduler = Scheduler(placement, lanes)
@@ -90,6 +128,7 @@ class Device:
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
         """Those that await their chunk, and can be cancelled."""
+        self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Device:
         self._loop = asyncio.get_running_loop()
@@ -117,6 +156,8 @@ class Device:
         finally:
             for session in list(self._leaving):  # whose chunk was cancelled before its first step
                 self._leaving.pop(session)()
+            if self._timer is not None:
+                self._timer.cancel()
             for pool in self._threads.values():
                 pool.shutdown(wait=True, cancel_futures=True)
 
@@ -127,19 +168,38 @@ class Device:
         return await self._loop.run_in_executor(self._threads[self._placement[kind]], call)
 
     def submit(self, work: Work, call: Call, *, blocking: bool, answer: Callable[[Outcome], None]) -> None:
-        """Run `call` when its time comes. `answer` is called exactly once, unless the session leaves before."""
+        """Run `call` when its time comes. `answer` is called exactly once and not before this returns, unless the
+        session leaves before."""
         now = self._loop.time()
         self._jobs[work.key] = _Job(call, blocking, answer, now)
-        self._execute(self._scheduler.on_submit(work, now))
+        for command in self._scheduler.on_submit(work, now):
+            if isinstance(command, Run):
+                self._start(command, now)
+            else:  # Not at once: whoever submits is in the middle of carrying out its commands.
+                self._loop.call_soon(self._refuse, command)
+        self._arm()
 
     def retire(self, session: str, epoch: int, revision: int) -> None:
-        self._execute(self._scheduler.on_retire(session, epoch, revision, self._loop.time()))
+        now = self._loop.time()
+        self._execute(self._scheduler.on_retire(session, epoch, revision, now), now)
 
     def promote(self, session: str, epoch: int) -> None:
-        self._execute(self._scheduler.on_promote(session, epoch, self._loop.time()))
+        now = self._loop.time()
+        self._execute(self._scheduler.on_promote(session, epoch, now), now)
 
     def withdraw(self, work: Work) -> None:
-        self._execute(self._scheduler.on_withdraw(work, self._loop.time()))
+        now = self._loop.time()
+        self._execute(self._scheduler.on_withdraw(work, now), now)
+
+    def reserve(self, session: str, latest_start: float) -> None:
+        """A chunk of a turn is about to come and must begin by `latest_start`: background must not be in its way.
+        Replaces the session's former reservation."""
+        now = self._loop.time()
+        self._execute(self._scheduler.on_reserve(session, latest_start, now), now)
+
+    def unreserve(self, session: str) -> None:
+        now = self._loop.time()
+        self._execute(self._scheduler.on_unreserve(session, now), now)
 
     def leave(self, session: str, release: Callable[[], None]) -> None:
         """Drop what waits for this session and answer nothing more. `release` is called once none of its
@@ -147,7 +207,8 @@ class Device:
         for key in [key for key in self._jobs if key[0] == session]:
             job = self._jobs[key]
             self._jobs[key] = _Job(job.call, job.blocking, _nobody, job.queued)
-        self._execute(self._scheduler.on_close(session, self._loop.time()))
+        now = self._loop.time()
+        self._execute(self._scheduler.on_close(session, now), now)
         if self._running.get(session):
             self._leaving[session] = release
         else:
@@ -156,60 +217,91 @@ class Device:
     def snapshot(self) -> SchedulerSnapshot:
         return self._scheduler.snapshot()
 
-    def _execute(self, commands: list[SchedulerCommand]) -> None:
+    def _execute(self, commands: list[SchedulerCommand], granted: float) -> None:
+        """`granted`: when the lanes got the room that the commands make use of."""
         for command in commands:
-            match command:
-                case Run(work, lane):
-                    self._running[work.session] = self._running.get(work.session, 0) + 1
-                    task = self._group.create_task(self._run(work, lane), name=f"{work.kind}@{lane}")
-                    if not self._jobs[work.key].blocking:
-                        self._tasks.add(task)
-                        task.add_done_callback(self._tasks.discard)
-                case Discard(work):
-                    self._jobs.pop(work.key).answer(Dropped(work))
-                case Reject(work):
-                    # Not at once: whoever submits is in the middle of carrying out its commands.
-                    self._loop.call_soon(self._reject, work)
+            if isinstance(command, Run):
+                self._start(command, granted)
+            else:
+                self._refuse(command)
+        self._arm()
 
-    def _reject(self, work: Work) -> None:
-        error = EngineBusy(f"too much work waits for the {work.kind.stage} stage")
-        self._jobs.pop(work.key).answer(Failed(work, error))
+    def _start(self, command: Run, granted: float) -> None:
+        work, job = command.work, self._jobs[command.work.key]
+        self._running[work.session] = self._running.get(work.session, 0) + 1
+        chunk = self._run(command, max(granted, job.queued))
+        task = self._group.create_task(chunk, name=f"{work.kind}@{command.lane}")
+        if not job.blocking:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, work: Work, lane: str) -> None:
+    def _refuse(self, command: Discard | Reject) -> None:
+        work = command.work
+        answer = self._jobs.pop(work.key).answer
+        if isinstance(command, Discard):
+            answer(Dropped(work))
+        else:
+            answer(Failed(work, EngineBusy(f"too much work waits for the {work.kind.stage} stage")))
+
+    def _arm(self) -> None:
+        """The scheduler's one timer."""
+        deadline = self._scheduler.next_deadline()
+        if self._timer is not None:
+            if self._timer.when() == deadline:
+                return
+            self._timer.cancel()
+        self._timer = None if deadline is None else self._loop.call_at(deadline, self._on_timer, deadline)
+
+    def _on_timer(self, deadline: float) -> None:
+        self._timer = None
+        # The loop may fire a little early by its clock's resolution.
+        now = max(deadline, self._loop.time())
+        self._execute(self._scheduler.on_timer(now), now)
+
+    async def _run(self, command: Run, granted: float) -> None:
+        work = command.work
+        now = self._loop.time()
+        span = _Span(now, now)
         outcome: Outcome = Dropped(work)
         try:
-            outcome = await self._outcome(work, self._jobs[work.key], lane)
+            outcome = await self._outcome(command, self._jobs[work.key], span, granted)
         finally:  # also where the device is being closed
-            self._execute(self._scheduler.on_done(work, self._loop.time()))
-            # Looked up again: the session may have left while the chunk ran.
-            self._jobs.pop(work.key).answer(outcome)
-            self._release(work.session)
-
-    async def _outcome(self, work: Work, job: _Job, lane: str) -> Outcome:
-        started = finished = self._loop.time()
-
-        def timed() -> Any:
-            nonlocal started, finished
-            started = self._loop.time()
             try:
-                return job.call()
+                # Looked up again: the session may have left while the chunk ran.
+                self._jobs.pop(work.key).answer(outcome)
             finally:
-                finished = self._loop.time()
+                service_s = span.finished - span.started
+                commands = self._scheduler.on_done(work, self._loop.time(), service_s)
+                self._execute(commands, span.finished)
+                self._release(work.session)
 
+    async def _outcome(self, command: Run, job: _Job, span: _Span, granted: float) -> Outcome:
+        work = command.work
         try:
-            if job.blocking:
-                result = await self._loop.run_in_executor(self._threads[lane], timed)
-            else:
-                result = await _awaited(job.call())
-                finished = self._loop.time()
+            result = await self._call(job, command.lane, span)
         except EngineError as exc:
             return Failed(work, exc)
         except Exception as exc:  # the worker boundary: whatever an engine raises costs its own turn only
             log.exception("%s chunk failed", work.kind)
             return Failed(work, EngineError(f"the {work.kind.stage} engine failed: {type(exc).__name__}"))
-        timing = Timing(job.queued, started, finished)
-        self._observe(work, timing)
+        timing = LaneTiming(job.queued, span.started, span.finished, granted, command.blocked_s)
+        self._observe(work, timing, command.lane)
         return Done(work, timing, result)
+
+    async def _call(self, job: _Job, lane: str, span: _Span) -> Any:
+        def timed() -> Any:
+            span.started = self._loop.time()
+            try:
+                return job.call()
+            finally:
+                span.finished = self._loop.time()
+
+        if job.blocking:
+            return await self._loop.run_in_executor(self._threads[lane], timed)
+        try:
+            return await _awaited(job.call())
+        finally:
+            span.finished = self._loop.time()
 
     def _release(self, session: str) -> None:
         self._running[session] -= 1

@@ -1,5 +1,6 @@
-"""A session's ears: bytes become samples, samples become frames, frames become endpoint events.
+"""A session's ears: bytes become samples, samples become blocks and frames, these become endpoint events.
 
+Levels are looked at as soon as sound arrives, speech is looked for on the device, a little later.
 At most one HEAR chunk of a session is at the device; frames that arrive meanwhile wait and are taken
 together, at most `MAX_FRAMES` at a time. Should they ever wait longer than `MAX_BACKLOG_FRAMES`, the oldest
 are passed over and counted: hearing late is worse than hearing with a gap.
@@ -12,9 +13,24 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from voicepipe.audio import Samples
 from voicepipe.core.endpoint import RATE_HZ, Endpointer
-from voicepipe.core.events import EndpointEvent, Silence, SoftEnd, Voiced, Work, WorkClass, WorkKind
+from voicepipe.core.events import (
+    EndpointEvent,
+    Lull,
+    Onset,
+    Resumed,
+    Silence,
+    SoftEnd,
+    Swell,
+    Voiced,
+    Work,
+    WorkClass,
+    WorkKind,
+)
+from voicepipe.core.lull import LullSettings, LullTracker
 from voicepipe.device import Device, Done, Failed, Outcome
 from voicepipe.engines.base import Vad
 from voicepipe.errors import EngineTimeout
@@ -24,8 +40,13 @@ MAX_FRAMES = 16
 """Half a second of Silero frames: some 20 ms of work."""
 MAX_BACKLOG_FRAMES = 128
 """Four seconds."""
+QUIET_BEFORE_SOFT_END_S = (-0.064, 0.25)
+"""Quiet that began so long before the detector's first silent frame is what it noticed."""
 STARVED_S = 0.3
 """With no sound for so long in the middle of speech, the missing time is taken as silence."""
+
+_BLOCK_SAMPLES = LullSettings().block_samples
+_NO_POWER = 1e-12
 
 Heard = Callable[[EndpointEvent, float, float], None]
 """(event, scheduler time at which its sample was spoken as far as arrival shows, now)"""
@@ -62,6 +83,8 @@ class Ears:
         self._clock = clock
         self._timeout_s = timeout_s
         self._endpointer = Endpointer()
+        self._lulls = LullTracker()
+        self._next_block = 0
         self._next_frame = 0
         self._frames: deque[tuple[int, Samples]] = deque()
         self._busy = False
@@ -105,6 +128,7 @@ class Ears:
 
     def _append(self, samples: Samples) -> None:
         self.ring.append(samples)
+        self._look_at_levels()
         size = self._stream.frame_samples
         while self.ring.newest - self._next_frame >= size:
             start, self._next_frame = self._next_frame, self._next_frame + size
@@ -113,6 +137,17 @@ class Ears:
             self._frames.popleft()
             self.passed_over_frames += 1
         self._listen()
+
+    def _look_at_levels(self) -> None:
+        size = _BLOCK_SAMPLES
+        count = (self.ring.newest - self._next_block) // size
+        start, self._next_block = self._next_block, self._next_block + count * size
+        blocks = self.ring.read(start, self._next_block).reshape(count, size)
+        levels = 10.0 * np.log10(np.mean(blocks**2, axis=1) + _NO_POWER)
+        now = self._clock()
+        for index, level_db in enumerate(levels.tolist()):
+            for event in self._lulls.on_level(level_db, start + index * size):
+                self._heard(event, self._spoken_at(event), now)
 
     def _listen(self) -> None:
         if self._busy or not self._frames:
@@ -158,11 +193,21 @@ class Ears:
 
     def _spoken_at(self, event: EndpointEvent) -> float:
         """Arrival shows when a sample was spoken: the newest one just now, older ones before it."""
-        position = self.ring.newest
-        if isinstance(event, SoftEnd):
-            position = event.at - round(self._vad.lag_s * RATE_HZ)
-        elif isinstance(event, Voiced):
-            position = event.at
-        elif not isinstance(event, Silence):
-            position = event.start
-        return self._arrived - (self.ring.newest - position) / RATE_HZ
+        return self._arrived - (self.ring.newest - self._position(event)) / RATE_HZ
+
+    def _position(self, event: EndpointEvent) -> int:
+        match event:
+            case SoftEnd(at):
+                quiet_from = self._lulls.snapshot().quiet_from
+                least_s, most_s = QUIET_BEFORE_SOFT_END_S
+                if quiet_from is not None and least_s <= (at - quiet_from) / RATE_HZ <= most_s:
+                    return quiet_from
+                return at - round(self._vad.lag_s * RATE_HZ)
+            case Voiced(_, at) | Swell(at):
+                return at
+            case Onset(start) | Resumed(start):
+                return start
+            case Lull(quiet_from):
+                return quiet_from
+            case Silence():
+                return self.ring.newest

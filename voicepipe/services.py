@@ -35,6 +35,8 @@ class Services:
     config: Config
     observer: Observer
     achievable_ms: float | None = None
+    first_audio_s: float = 0.0
+    """What a clause's first audio took when the engines were warmed."""
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when sessions shall end with their present turn."""
     drain_deadline: Callable[[], float | None] = lambda: None

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable
 
 from voicepipe.announce import error_to_wire, to_wire
-from voicepipe.config import Config
 from voicepipe.connection import Connection, ConnectionClosed
 from voicepipe.core import events as core
 from voicepipe.core.patience import OPERATING_POINTS
@@ -80,9 +79,7 @@ class Session:
             timeout_s=services.config.limits.engine_timeout_s,
         )
         self._jobs = Jobs(ident, services.engines, self._ears.ring, start.output_rate)
-        settings = _turn_settings(
-            services.config, start, budget_ms, self._jobs.output_rate, services.engines.llm.keeps_prefix
-        )
+        settings = _turn_settings(services, start, budget_ms, self._jobs.output_rate)
         self._turns = Turns(ident, settings, serial)
         self._outbox: asyncio.Queue[wire.ServerMessage | wire.AudioFrame] = asyncio.Queue(OUTBOX_FRAMES)
         services.observer.lease_taken("llm")
@@ -188,7 +185,7 @@ class Session:
         self._broken.cancel()
 
     async def _let_go(self) -> None:
-        """Until the slot is free: who comes next must not be let in before. A chunk that hangs is not waited for."""
+        """Until the slot is free: nobody is let in before. A chunk that hangs is not waited for."""
         try:
             async with asyncio.timeout(RELEASE_S):
                 await self._released.wait()
@@ -331,16 +328,22 @@ class Session:
 
 
 def _turn_settings(
-    config: Config, start: wire.SessionStart, budget_ms: float, output_rate: int, keeps_prefix: bool
+    services: Services, start: wire.SessionStart, budget_ms: float, output_rate: int
 ) -> TurnSettings:
+    config = services.config
     return TurnSettings(
-        reply=ReplySettings(PlayoutSettings(output_rate), max_tokens=config.max_reply_tokens),
+        reply=ReplySettings(
+            PlayoutSettings(output_rate),
+            max_tokens=config.max_reply_tokens,
+            first_audio_s=services.first_audio_s,
+            may_cut=core.Rung.SHORT_CLAUSE in config.ladder,
+        ),
         patience=OPERATING_POINTS[start.operating_point or config.operating_point],
         instructions=start.instructions or config.instructions,
         budget_s=budget_ms / 1000,
         manual=start.turn_taking == "manual",
         auto_reply=start.auto_reply and start.mode == "voice",
-        warm=keeps_prefix,
+        warm=services.engines.llm.keeps_prefix,
         interruptible=start.interruptible,
         max_turn_s=config.limits.turn_s,
         engine_timeout_s=config.limits.engine_timeout_s,

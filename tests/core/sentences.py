@@ -13,6 +13,13 @@ class Sentences:
         *whole, self._rest = re.split(r"(?<=\.)\s+", self._rest + text)
         return whole
 
+    def cut_short(self) -> list[str]:
+        words = self._rest.split()
+        if len(words) < 3:
+            return []
+        self._rest = ""
+        return [" ".join(words)]
+
     def flush(self) -> list[str]:
         rest, self._rest = self._rest.strip(), ""
         return [rest] if rest else []

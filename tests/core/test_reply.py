@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -100,11 +101,27 @@ def test_the_first_clause_is_spoken_and_thinking_stops_until_the_release() -> No
 
 
 def test_audio_ahead_of_the_release_is_bounded() -> None:
-    """1.5 s are enough to begin with."""
+    """0.4 s are enough to begin with."""
     reply = begun()
     reply.on_thought("Hello there. ", False, 0.0)
-    assert asked(reply.on_spoken(pcm(1.0), False, 0.1)) == [SPEAK]
-    assert asked(reply.on_spoken(pcm(0.5), False, 0.2)) == []
+    assert asked(reply.on_spoken(pcm(0.3), False, 0.1)) == [SPEAK]
+    assert asked(reply.on_spoken(pcm(0.1), False, 0.2)) == []
+
+
+def test_a_first_clause_that_would_come_too_late_is_cut_short() -> None:
+    """Where its audio could not meet the deadline any more; the verdict tells."""
+
+    def thought(settings: ReplySettings, now: float) -> list[tuple[WorkKind, WorkClass]]:
+        ledger = Ledger(1, 0.2, 0.0)
+        ledger.on_soft_end(0.0, 0.05)
+        reply = Reply(ReplyId("s", 1, 2, 3), settings, ledger, count(1))
+        reply.begin((), 0.05)
+        return asked(reply.on_thought("Three words are", False, now))
+
+    quick = replace(SETTINGS, first_audio_s=0.05)
+    assert thought(quick, 0.14) == [THINK]
+    assert thought(quick, 0.16) == [SPEAK]
+    assert thought(replace(quick, may_cut=False), 0.16) == [THINK]
 
 
 def test_a_release_sends_what_is_ready_and_asks_for_more() -> None:

@@ -1,22 +1,26 @@
-"""Who runs next on each lane: class, then time; every work is answered once."""
+"""Who runs next on each lane: class, then latest start; what waits for slack; what is not run at all."""
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import replace
+from math import floor, inf
+
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from voicepipe.core.events import Work, WorkClass, WorkKind
 from voicepipe.core.scheduler import (
+    AGE_LIMIT_S,
+    LAPSE_S,
     Discard,
     DiscardReason,
     LaneSnapshot,
     Reject,
     Run,
     Scheduler,
-    SchedulerCommand,
     SchedulerSnapshot,
     is_stale,
+    latest_start,
 )
 
 PLACEMENT = dict.fromkeys(WorkKind, "main") | {WorkKind.HEAR: "ears"}
@@ -34,8 +38,37 @@ def work(
     session: str = "a",
     epoch: int = 1,
     revision: int = 0,
+    deadline: float | None = None,
+    bound_s: float = 0.0,
+    remaining_s: float = 0.0,
 ) -> Work:
-    return Work(ident, session, 1, epoch, revision, kind, klass)
+    return Work(ident, session, 1, epoch, revision, kind, klass, deadline, bound_s, remaining_s)
+
+
+def started(
+    ident: int, deadline: float | None, bound_s: float = 0.0, *, session: str = "a", remaining_s: float = 0.0
+) -> Work:
+    base = work(ident, klass=WorkClass.STARTED, session=session)
+    return replace(base, deadline=deadline, bound_s=bound_s, remaining_s=remaining_s)
+
+
+def background(ident: int, bound_s: float = 0.0, session: str = "bg") -> Work:
+    return work(ident, klass=WorkClass.BACKGROUND, session=session, bound_s=bound_s)
+
+
+def order(works: list[Work], *, submitted: float = 0.0, free_at: float = 0.0, chunk_s: float = 0.0) -> list[int]:
+    """Ids as they run: all submitted behind one chunk that ends at `free_at`, each taking `chunk_s`."""
+    one, running, now, ids = scheduler(), work(-1, session="first"), free_at, []
+    one.on_submit(running, 0.0)
+    for each in works:
+        assert one.on_submit(each, submitted) == []
+    while commands := one.on_done(running, now):
+        (command,) = commands
+        assert isinstance(command, Run)
+        running = command.work
+        ids.append(running.id)
+        now += chunk_s
+    return ids
 
 
 def test_a_work_on_an_idle_lane_runs_at_once() -> None:
@@ -82,13 +115,229 @@ def test_the_more_urgent_class_goes_first_and_within_it_the_earlier() -> None:
     ]
     for ident, klass in enumerate(classes, 1):
         one.on_submit(work(ident, klass=klass), 0.0)
-    order, running = [], work(0)
+    ran, running = [], work(0)
     while commands := one.on_done(running, 1.0):
         (command,) = commands
         assert isinstance(command, Run)
         running = command.work
-        order.append(running.id)
-    assert order == [3, 6, 5, 4, 2, 1]
+        ran.append(running.id)
+    assert ran == [3, 6, 5, 4, 2, 1]
+
+
+def test_the_latest_start_leaves_room_for_the_chunk_and_for_what_follows_it() -> None:
+    """Infinite where no budget runs."""
+    assert latest_start(work(1, deadline=10.0, bound_s=0.03, remaining_s=0.1)) == pytest.approx(9.87)
+    assert latest_start(work(1, bound_s=0.03, remaining_s=0.1)) == inf
+
+
+def test_within_a_class_the_earlier_latest_start_goes_first() -> None:
+    """Not the earlier deadline: what has more to do after it must begin earlier. Without a deadline, last."""
+    works = [
+        started(1, None),
+        started(2, 0.300),
+        started(3, 0.200),
+        started(4, 0.310, remaining_s=0.2),
+    ]
+    assert order(works) == [4, 3, 2, 1]
+
+
+def test_near_ties_go_to_the_shorter_bound_and_then_to_the_earlier() -> None:
+    """On one point of the 5 ms grid; an undeclared bound may be long and passes nobody."""
+    works = [
+        started(1, 0.2112),
+        started(2, 0.2404, 0.03),
+        started(3, 0.2221, 0.01),
+        started(4, 0.2201, 0.01),
+        started(5, 0.2599, 0.01),
+    ]
+    assert [round(latest_start(each), 4) for each in works] == [0.2112, 0.2104, 0.2121, 0.2101, 0.2499]
+    assert order(works) == [3, 4, 2, 1, 5]
+
+
+def test_ties_are_transitive() -> None:
+    """Three works less than 5 ms apart, the last the shortest: in whatever order they come, they go in one."""
+    works = [started(1, 0.332, 0.03), started(2, 0.326, 0.02), started(3, 0.3195, 0.01)]
+    assert [floor(1000 * latest_start(each)) for each in works] == [302, 306, 309]
+    assert order(works) == order(works[::-1]) == [1, 3, 2]
+
+
+def test_without_deadlines_the_first_come_goes_first() -> None:
+    """However long: a stream of short ones would starve it."""
+    assert order([started(1, None, 0.5), started(2, None, 0.01)]) == [1, 2]
+
+
+def test_what_can_no_longer_meet_its_deadline_runs_after_all_that_can() -> None:
+    """Decided when the lane is free: 1 was in time when it came. It would have been first, and cost 2 its own."""
+    works = [started(1, 0.05), started(2, 0.2), started(3, None), work(4, klass=WorkClass.ASR)]
+    assert order(works, free_at=0.04) == [1, 2, 3, 4]
+    assert order(works, free_at=0.06) == [2, 3, 1, 4]
+
+
+def test_the_instant_of_the_latest_start_is_in_time() -> None:
+    """Late is after it."""
+    assert order([started(1, 0.25), started(2, 0.5)], free_at=0.25) == [1, 2]
+
+
+def test_the_late_go_in_the_order_in_which_they_became_late() -> None:
+    """From when they came, where they came late."""
+    works = [started(1, 0.03), started(2, 0.01), started(3, -5.0)]
+    assert order(works, free_at=0.06) == [3, 2, 1]
+
+
+@pytest.mark.parametrize("deadline", [0.05, None])
+def test_who_has_waited_too_long_goes_first_again(deadline: float | None) -> None:
+    """Late, or without a deadline: a stream of turns in time does not starve it, and it takes one chunk."""
+    one = scheduler()
+    running: Work = started(0, 0.3)
+    one.on_submit(running, 0.0)
+    one.on_submit(started(1, deadline, session="late"), 0.0)
+    now, ran = 0.0, []
+    for ident in range(2, 20):
+        one.on_submit(started(ident, now + 0.3), now)
+        now += 0.1
+        (command,) = one.on_done(running, now)
+        assert isinstance(command, Run)
+        running = command.work
+        if running.session == "late":
+            assert now == pytest.approx((deadline or 0.0) + AGE_LIMIT_S, abs=0.1)
+        ran.append(running.id)
+    assert ran.index(1) in (9, 10)
+    assert ran[:9] == list(range(2, 11))
+
+
+def test_of_those_who_have_waited_too_long_the_longest_waiter_goes_first() -> None:
+    """Late since 10 ms, against no deadline since 500 ms."""
+    one = scheduler()
+    first, late, untimed = started(0, None), started(1, 0.01), started(2, None)
+    one.on_submit(first, 0.0)
+    one.on_submit(late, 0.0)
+    one.on_submit(untimed, 0.5)
+    assert one.on_done(first, 2.0) == [Run(late, "main")]
+
+
+def test_a_late_turn_still_outranks_the_lower_classes() -> None:
+    """It is behind its own class only."""
+    assert order([work(1, klass=WorkClass.ASR, deadline=9.0), started(2, -1.0)]) == [2, 1]
+
+
+def test_background_runs_while_nobody_is_expected() -> None:
+    """With or without a declared bound."""
+    assert scheduler().on_submit(background(1), 0.0) == [Run(background(1), "main")]
+
+
+@pytest.mark.parametrize(("start", "runs"), [(0.0525, True), (0.0515, False), (0.01, False), (-0.2, False)])
+def test_background_runs_only_where_its_bound_fits_before_who_is_expected(start: float, runs: bool) -> None:
+    """50 ms of its own, 2 ms for the hand-off."""
+    one = scheduler()
+    assert one.on_reserve("a", start, 0.0) == []
+    waiting = background(1, 0.05)
+    assert one.on_submit(waiting, 0.0) == ([Run(waiting, "main")] if runs else [])
+
+
+def test_background_without_a_bound_waits_until_nobody_is_expected() -> None:
+    """It may take for ever."""
+    one = scheduler()
+    one.on_reserve("a", 1e6, 0.0)
+    one.on_reserve("b", 2e6, 0.0)
+    assert one.on_submit(background(1), 0.0) == []
+    assert one.on_unreserve("a", 0.0) == []
+    assert one.on_unreserve("b", 0.0) == [Run(background(1), "main")]
+    assert one.on_unreserve("b", 0.0) == []
+
+
+def test_the_earliest_of_all_who_are_expected_counts() -> None:
+    """A session has one; the new one replaces it, in both directions."""
+    one = scheduler()
+    for session, start in (("a", 0.01), ("b", 0.2), ("a", 0.3), ("b", 0.2)):
+        one.on_reserve(session, start, 0.0)
+    assert one.snapshot().reserved == 2
+    assert one.on_submit(background(1, 0.19), 0.0) == [Run(background(1, 0.19), "main")]
+    one.on_reserve("a", 0.1, 0.0)
+    assert one.on_submit(background(2, 0.15), 0.0) == []
+    assert one.on_done(background(1, 0.19), 0.0) == []
+    assert one.on_reserve("a", 0.9, 0.0) == [Run(background(2, 0.15), "main")]
+
+
+def test_a_session_that_closes_is_expected_no_more() -> None:
+    """Its background goes, another's goes on."""
+    one = scheduler()
+    one.on_reserve("a", 0.01, 0.0)
+    mine, other = background(1, 0.05, session="a"), background(1, 0.05)
+    assert one.on_submit(mine, 0.0) == one.on_submit(other, 0.0) == []
+    assert one.on_close("a", 0.0) == [Discard(mine, DiscardReason.CLOSED), Run(other, "main")]
+
+
+def test_a_new_revision_leaves_the_announced_start_alone() -> None:
+    """The reply is made anew for the same deadline."""
+    one = scheduler()
+    one.on_reserve("a", 0.01, 0.0)
+    one.on_retire("a", 1, 1, 0.0)
+    assert one.on_submit(background(1, 0.05), 0.0) == []
+
+
+def test_an_announced_start_lapses_a_while_after_it_has_passed() -> None:
+    """Whoever announced it does not come: background is not held back for ever. That is the one timer."""
+    one = scheduler()
+    one.on_reserve("a", 0.01, 0.0)
+    one.on_reserve("b", 0.02, 0.0)
+    assert one.next_deadline() is None  # nobody waits for it
+    one.on_submit(background(1, 0.05), 0.0)
+    assert one.next_deadline() == pytest.approx(0.01 + LAPSE_S)
+    assert one.on_timer(0.01 + LAPSE_S) == []
+    assert one.snapshot().reserved == 1
+    assert one.next_deadline() == pytest.approx(0.02 + LAPSE_S)
+    assert one.on_timer(0.02 + LAPSE_S - 1e-6) == []
+    assert one.on_timer(0.02 + LAPSE_S) == [Run(background(1, 0.05), "main")]
+    assert one.on_timer(0.02 + LAPSE_S) == []
+    assert one.next_deadline() is None
+
+
+def test_behind_a_chunk_there_is_nothing_to_time() -> None:
+    """Its end decides."""
+    one = scheduler()
+    one.on_submit(started(0, None), 0.0)
+    one.on_reserve("a", 0.01, 0.0)
+    one.on_submit(background(1, 0.05), 0.0)
+    assert one.next_deadline() is None
+    assert one.on_done(started(0, None), 0.005) == []
+    assert one.next_deadline() == pytest.approx(0.01 + LAPSE_S)
+
+
+def test_what_waits_for_slack_makes_nobody_else_wait() -> None:
+    """The lane is free for the turn that was expected."""
+    one = scheduler()
+    one.on_reserve("a", 0.01, 0.0)
+    one.on_submit(background(1, 0.05), 0.0)
+    now = started(2, 0.2)
+    assert one.on_submit(now, 0.005) == [Run(now, "main")]
+    assert one.on_unreserve("a", 0.006) == []
+    assert one.on_done(now, 0.05) == [Run(background(1, 0.05), "main")]
+
+
+def test_background_that_is_promoted_waits_for_slack_no_more() -> None:
+    """It is what was expected."""
+    one = scheduler()
+    one.on_reserve("a", 0.01, 0.0)
+    waiting = [background(ident, 0.05, session="a") for ident in (1, 2)]
+    for each in waiting:
+        assert one.on_submit(each, 0.0) == []
+    (command,) = one.on_promote("a", 1, 0.0)
+    assert isinstance(command, Run) and command.work.klass is WorkClass.STARTED and command.work.id == 1
+    # Also where a lapsed announcement lets it run in the same instant.
+    two = Scheduler(PLACEMENT, {"main": 2, "ears": 1})
+    two.on_reserve("a", 0.01, 0.0)
+    for each in waiting:
+        two.on_submit(each, 0.0)
+    assert len(two.on_promote("a", 1, 5.0)) == 2
+
+
+def test_a_crowd_of_one_class_does_not_keep_another_out() -> None:
+    """Each class of a lane has its own limit."""
+    one = scheduler(max_queued=1)
+    one.on_submit(work(0), 0.0)
+    one.on_submit(background(1), 0.0)
+    assert one.on_submit(background(2), 0.0) == [Reject(background(2))]
+    assert one.on_submit(started(3, None), 0.0) == []
 
 
 def test_a_full_queue_rejects() -> None:
@@ -147,6 +396,30 @@ def test_retiring_discards_what_is_stale_and_nothing_else() -> None:
         Discard(old_revision, DiscardReason.STALE),
     ]
     assert one.snapshot().lanes["main"].queued == len(current)
+
+
+def test_what_comes_stale_is_not_run() -> None:
+    """A result that was on its way when the turn was retired may still ask for its next step."""
+    one = scheduler()
+    one.on_retire("a", 2, 1, 0.0)
+    for old in (work(1, epoch=1), work(2, epoch=2, revision=0), work(3, WorkKind.FINAL, epoch=1)):
+        assert one.on_submit(old, 0.0) == [Discard(old, DiscardReason.STALE)]
+    hear = work(4, WorkKind.HEAR, epoch=0)
+    assert one.on_submit(hear, 0.0) == [Run(hear, "ears")]
+    assert one.on_submit(work(5, epoch=1, session="b"), 0.0) != []
+    assert one.on_submit(work(6, epoch=2, revision=1), 0.0) == []
+
+
+def test_what_is_stale_stays_so() -> None:
+    """An older retirement takes nothing back; a session that has closed is forgotten."""
+    one = scheduler()
+    one.on_retire("a", 2, 1, 0.0)
+    one.on_retire("a", 2, 0, 0.0)
+    one.on_retire("a", 1, 7, 0.0)
+    old = work(1, epoch=2, revision=0)
+    assert one.on_submit(old, 0.0) == [Discard(old, DiscardReason.STALE)]
+    one.on_close("a", 0.0)
+    assert one.on_submit(old, 0.0) == [Run(old, "main")]
 
 
 @pytest.mark.parametrize(
@@ -213,8 +486,8 @@ def test_a_placement_on_a_lane_that_does_not_exist_is_a_bug() -> None:
         Scheduler(PLACEMENT, {"main": 1})
 
 
-def test_there_is_nothing_to_wait_for() -> None:
-    """The scheduler has no timer, and a timer does it no harm."""
+def test_there_is_nothing_to_wait_for_without_background() -> None:
+    """And a timer does no harm."""
     one = scheduler()
     one.on_submit(work(1), 0.0)
     assert one.next_deadline() is None
@@ -232,101 +505,73 @@ def test_the_snapshot_counts_what_runs_waits_and_was_served() -> None:
     )
 
 
-class Model:
-    """What the scheduler must do, said plainly: a list per lane, searched for the first."""
-
-    def __init__(self, capacity: dict[str, int]) -> None:
-        self.capacity = capacity
-        self.waiting: dict[str, list[Work]] = {lane: [] for lane in capacity}
-        self.running: dict[str, list[Work]] = {lane: [] for lane in capacity}
-        self.answers: dict[tuple[str, int], int] = {}
-
-    def take(self, commands: list[SchedulerCommand]) -> None:
-        for command in commands:
-            key = command.work.key
-            self.answers[key] = self.answers.get(key, 0) + 1
-            lane = PLACEMENT[command.work.kind]
-            if isinstance(command, Reject):
-                continue
-            found = next(w for w in self.waiting[lane] if w.key == key)
-            if isinstance(command, Run):
-                assert command.lane == lane
-                # min() keeps the first of equals: the earlier one.
-                assert found is min(self.waiting[lane], key=lambda w: w.klass)
-                assert command.work == found
-                self.running[lane].append(found)
-            self.waiting[lane].remove(found)
-        for lane, capacity in self.capacity.items():
-            assert len(self.running[lane]) <= capacity
-            assert not self.waiting[lane] or len(self.running[lane]) == capacity, "an idle lane"
-
-    def promote(self, session: str, epoch: int) -> None:
-        for lane, works in self.waiting.items():
-            self.waiting[lane] = [
-                Work(w.id, w.session, w.turn, w.epoch, w.revision, w.kind, WorkClass.STARTED)
-                if (w.session, w.epoch) == (session, epoch)
-                else w
-                for w in works
-            ]
+def test_a_chunk_that_breaks_its_bound_is_counted() -> None:
+    """By its measured service, or by when it was handed out; an undeclared bound cannot be broken."""
+    one = scheduler()
+    cases = [
+        (0.05, None, 0.0625),
+        (0.05, 0.04, 0.0625),
+        (0.05, 0.06, 0.0625),
+        (0.0, 0.06, 0.0625),
+        (0.0625, None, 0.0625),
+    ]
+    for ident, (bound_s, service_s, passed_s) in enumerate(cases):
+        each = work(ident, bound_s=bound_s)
+        one.on_submit(each, 0.0)
+        one.on_done(each, passed_s, service_s)
+    assert one.snapshot().lanes["main"] == LaneSnapshot(running=0, queued=0, served=5, overruns=2)
 
 
-steps = st.lists(
-    st.tuples(
-        st.sampled_from(["submit"] * 6 + ["done"] * 4 + ["retire", "withdraw", "promote", "close"]),
-        st.sampled_from("ab"),
-        st.sampled_from(list(WorkKind)),
-        st.sampled_from(list(WorkClass)),
-        st.integers(0, 3),
-        st.integers(0, 2),
-    ),
-    max_size=120,
-)
+def test_a_wait_behind_a_lower_class_is_told_apart() -> None:
+    """Of 100 ms the first 40 went to a chunk that could not be taken back, the rest to its own class."""
+    one = scheduler()
+    low, first, second = work(1, klass=WorkClass.AHEAD), started(2, 0.2), started(3, 0.3)
+    one.on_submit(low, 0.0)
+    one.on_submit(first, 0.02)
+    one.on_submit(second, 0.02)
+    (one_run,) = one.on_done(low, 0.06)
+    (other_run,) = one.on_done(first, 0.12)
+    assert isinstance(one_run, Run) and isinstance(other_run, Run)
+    assert (one_run.work, other_run.work) == (first, second)
+    assert one_run.blocked_s == pytest.approx(0.04) == other_run.blocked_s
+    third = started(4, 0.9)
+    one.on_submit(third, 0.13)
+    (last_run,) = one.on_done(second, 0.18)
+    assert isinstance(last_run, Run) and last_run.blocked_s == 0.0
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
-@given(steps, st.integers(1, 3), st.integers(1, 8))
-def test_every_work_is_answered_once_in_order_and_within_capacity(
-    script: list[tuple[str, str, WorkKind, WorkClass, int, int]], room: int, max_queued: int
-) -> None:
-    """Against the plain model, over random submissions, ends, retirements, withdrawals and closes."""
-    capacity = {"main": room, "ears": 1}
-    one, model, submitted = Scheduler(PLACEMENT, capacity, max_queued=max_queued), Model(capacity), 0
-    for ident, (action, session, kind, klass, epoch, revision) in enumerate(script):
-        match action:
-            case "submit":
-                submitted += 1
-                new = work(ident, kind, klass, session=session, epoch=epoch, revision=revision)
-                commands = one.on_submit(new, 0.0)
-                if commands != [Reject(new)]:
-                    model.waiting[PLACEMENT[kind]].append(new)
-                else:
-                    assert len(model.waiting[PLACEMENT[kind]]) >= max_queued
-                model.take(commands)
-            case "done":
-                busy = [w for works in model.running.values() for w in works]
-                if busy:
-                    done = busy[epoch % len(busy)]
-                    model.running[PLACEMENT[done.kind]].remove(done)
-                    model.take(one.on_done(done, 0.0))
-            case "retire":
-                model.take(one.on_retire(session, epoch, revision, 0.0))
-                left = [w for works in model.waiting.values() for w in works if w.session == session]
-                assert not [w for w in left if is_stale(w, epoch, revision)]
-            case "withdraw":
-                waiting = [w for works in model.waiting.values() for w in works]
-                if waiting:
-                    model.take(one.on_withdraw(waiting[epoch % len(waiting)], 0.0))
-            case "promote":
-                one.on_promote(session, epoch, 0.0)
-                model.promote(session, epoch)
-            case "close":
-                model.take(one.on_close(session, 0.0))
-                left = [w for works in model.waiting.values() for w in works]
-                assert not [w for w in left if w.session == session]
-    while any(model.running.values()):
-        for works in list(model.running.values()):
-            for done in list(works):
-                works.remove(done)
-                model.take(one.on_done(done, 0.0))
-    assert len(model.answers) == submitted
-    assert set(model.answers.values()) <= {1}
+def test_a_chunk_that_came_to_be_of_a_lower_class_blocks_from_its_begin() -> None:
+    """It went first by right, until the commit promoted what it had passed."""
+    one = scheduler()
+    first, ready, other = started(0, None), work(1), work(2, klass=WorkClass.ASR, session="b")
+    for each in (first, ready, other):
+        one.on_submit(each, 0.0)
+    assert one.on_done(first, 0.5) == [Run(other, "main")]
+    one.on_promote("a", 1, 0.625)
+    (command,) = one.on_done(other, 0.75)
+    assert isinstance(command, Run) and command.work.id == 1
+    assert command.blocked_s == 0.25
+
+
+def test_what_was_taken_back_leaves_nothing_behind() -> None:
+    """Works withdrawn behind one long chunk and announcements cancelled: two thousand of each would be a
+    megabyte."""
+    one = scheduler()
+    one.on_submit(work(0), 0.0)
+    tracemalloc.start()
+    try:
+        for ident in range(1, 2000):
+            each = started(ident, ident / 10)
+            one.on_submit(each, 0.0)
+            one.on_withdraw(each, 0.0)
+            one.on_reserve(f"s{ident}", ident / 10, 0.0)
+            one.on_unreserve(f"s{ident}", 0.0)
+            one.on_reserve("again", ident / 10, 0.0)
+        one.on_unreserve("again", 0.0)
+        assert tracemalloc.get_traced_memory()[0] < 50_000
+    finally:
+        tracemalloc.stop()
+    assert one.on_done(work(0), 1.0) == []
+    assert one.snapshot() == SchedulerSnapshot(
+        {"main": LaneSnapshot(running=0, queued=0, served=1), "ears": LaneSnapshot(0, 0, 0)}
+    )

@@ -13,6 +13,7 @@ from voicepipe.core.events import (
     Committed,
     FinalTranscript,
     Line,
+    Lull,
     Onset,
     PartialTranscript,
     Promote,
@@ -28,6 +29,7 @@ from voicepipe.core.events import (
     SpeechStarted,
     Stage,
     Submit,
+    Swell,
     Think,
     Timing,
     TurnCommand,
@@ -220,14 +222,103 @@ def test_partials_are_asked_for_and_told_while_the_user_speaks() -> None:
     ]
 
 
+def heard(talk: Talk, kind: WorkKind, stable: str, tentative: str, now: float) -> list[str]:
+    return kinds(talk.do(talk.turns.on_transcript(talk.asked[kind], stable, tentative, NO_TIME, now)))
+
+
+def test_stable_words_are_read_along_and_tentative_ones_are_not() -> None:
+    """The model's slot holds them when the reply begins. A few words at a time: each reading costs a step."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(0.6, 0.6)
+    assert heard(talk, WorkKind.PARTIAL, "what is", "going on", 0.7) == ["PartialTranscript"]
+    talk.voiced(1.2, 1.2)
+    assert heard(talk, WorkKind.PARTIAL, "what is going on", "there", 1.3) == [
+        "PartialTranscript",
+        "Withdraw",
+        "WARM",
+    ]
+    (warm,) = [c for c in talk.last if isinstance(c, Submit)]
+    assert warm.task == Think((Line("system", "Be brief."), Line("user", "what is going on")), 1)
+
+
+def lulled(talk: Talk, at_s: float) -> None:
+    """Speech whose sound has fallen away at `at_s`; what was asked for then is in `asked`."""
+    talk.speak(0.0)
+    talk.voiced(at_s, at_s)
+    talk.do(talk.turns.on_endpoint(Lull(round(at_s * S), round((at_s + 0.02) * S)), at_s, at_s + 0.02))
+
+
+def test_what_sounds_finished_in_the_middle_is_answered() -> None:
+    """The user may be about to stop."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(0.6, 0.6)
+    told = heard(talk, WorkKind.PARTIAL, "What is", "it for?", 0.7)
+    assert told == ["PartialTranscript", "Withdraw", "THINK"]
+    assert talk.thoughts[-1].lines[-1] == Line("user", "What is it for?")
+
+
+def test_what_sounds_finished_in_a_lull_is_answered_before_the_pause_is_certain() -> None:
+    """The soft end finds the text known and the reply in the making."""
+    talk = Talk()
+    lulled(talk, 1.0)
+    told = heard(talk, WorkKind.FINAL, "What is it for?", "", 1.05)
+    assert told == ["PartialTranscript", "Withdraw", "THINK"]
+    assert talk.do(talk.turns.on_endpoint(SoftEnd(round(1.06 * S)), 1.0, 1.09)) == []
+    assert kinds(talk.silence(0.096, 1.16)) == ["FinalTranscript", "Committed", "Promote"]
+
+
+@pytest.mark.parametrize("text", ["What is going on", "Is it for the?", "bread, milk, sugar,"])
+def test_what_sounds_unfinished_is_not_answered_yet(text: str) -> None:
+    """It is read, where it is long enough."""
+    talk = Talk()
+    lulled(talk, 1.0)
+    assert "THINK" not in heard(talk, WorkKind.FINAL, text, "", 1.05)
+
+
+def test_a_reply_to_fewer_words_than_were_said_is_dropped() -> None:
+    """Sound went on: what the first words were answered with will never be released."""
+    talk = Talk()
+    lulled(talk, 1.0)
+    heard(talk, WorkKind.FINAL, "Turn on the light.", "", 1.05)
+    talk.voiced(2.0, 2.0)
+    assert "Retire" in heard(talk, WorkKind.PARTIAL, "Turn on the light", "and the", 2.1)
+
+
+def test_replies_ahead_leave_an_attempt_for_the_pause() -> None:
+    """What sounds finished again and again is answered so often before it, and once more at it."""
+    talk = Talk(max_attempts=3)
+    for number, text in enumerate(("One is it.", "One is it. Two is it.", "One, two, three is it."), 1):
+        lulled(talk, float(number))
+        assert ("THINK" in heard(talk, WorkKind.FINAL, text, "", number + 0.05)) == (number < 3)
+        talk.do(talk.turns.on_endpoint(Swell(round((number + 0.1) * S)), number + 0.1, number + 0.1))
+    talk.soft_end(3.2)
+    assert "THINK" in heard(talk, WorkKind.FINAL, "One, two, three is it.", "", 3.3)
+
+
+def test_replies_ahead_that_were_in_vain_too_long_wait_for_the_pause() -> None:
+    """A quarter of the turn's time on the device."""
+    talk = Talk()
+    lulled(talk, 1.0)
+    heard(talk, WorkKind.FINAL, "One is it.", "", 1.05)
+    slow = Timing(1.05, 1.05, 1.5)
+    talk.do(talk.turns.on_thought(talk.asked[WorkKind.THINK], "It", False, slow, 1.5))
+    lulled(talk, 1.6)
+    assert "THINK" in heard(talk, WorkKind.FINAL, "One is it. Two is it.", "", 1.65)
+    lulled(talk, 1.7)
+    assert "THINK" not in heard(talk, WorkKind.FINAL, "One, two, three is it.", "", 1.75)
+    assert "THINK" in kinds(talk.soft_end(1.8))
+
+
 def test_slow_partials_are_asked_for_less_often() -> None:
     """The hop follows a smoothed mean of what the steps took."""
     talk = Talk()
     talk.speak(0.0)
     talk.voiced(0.6, 0.6)
-    slow = Timing(0.6, 0.6, 1.6)
+    slow = Timing(0.6, 0.6, 2.6)
     talk.turns.on_transcript(talk.asked[WorkKind.PARTIAL], "what", "", slow, 2.6)
-    # 30 % of 1 s are 0.3, and three times that is the hop.
+    # 30 % of the 2 s that went by are 0.6, and 1.5 times that is the hop.
     assert talk.voiced(1.4, 2.7) == []
     assert kinds(talk.voiced(1.5, 2.8)) == ["PARTIAL"]
 
@@ -301,8 +392,8 @@ def test_nothing_of_a_ready_reply_leaves_before_the_commit() -> None:
 def test_the_wait_depends_on_the_words() -> None:
     """Who stops after "and" has not finished; the hard cap ends every wait."""
     talk = Talk().until_final("I would like tea and")
-    assert talk.silence(0.608, 1.6) == []
-    assert "Committed" in kinds(talk.silence(0.64, 1.64))
+    assert talk.silence(1.376, 2.376) == []
+    assert "Committed" in kinds(talk.silence(1.4, 2.4))
 
 
 def test_a_final_after_the_silence_commits_on_arrival() -> None:

@@ -12,7 +12,7 @@ from voicepipe.audio import read_wav, resample
 from voicepipe.engines.base import Context, Samples, Transcript, Window
 from voicepipe.engines.features import SAMPLE_RATE_HZ
 from voicepipe.engines.hypothesis import normalise_all, split_words
-from voicepipe.engines.windowed import FULL_WINDOW_S, TAIL_S, WindowedStream
+from voicepipe.engines.windowed import FULL_WINDOW_S, TAIL_S, Heard, WindowedStream
 from voicepipe.errors import ConfigError, ModelError, ModelMissing
 
 if TYPE_CHECKING:
@@ -162,8 +162,22 @@ def test_the_token_cap_is_the_number_of_tokens_that_may_come(
     monkeypatch.setattr(whisper, "TOKENS_PER_S", 0)
     monkeypatch.setattr(whisper, "TOKENS_EXTRA", 20)
     audio = load(speech_dir / "two_cities.wav")[: seconds(8.5)]
-    heard = asr.hear(audio, speech_s=8.0, tail_s=TAIL_S, language=None)
+    heard = asr.hear(audio, asr.encode(audio, TAIL_S), speech_s=8.0, tail_s=TAIL_S, language=None)
     assert heard.tokens == 20
+
+
+def test_a_hypothesis_holds_as_long_as_a_decode_would_say_the_same(asr: "WhisperAsr", speech_dir: Path) -> None:
+    """Decoded 100 ms before the end of the sentence, it holds; decoded before the last word, it does not."""
+    audio = load(speech_dir / "two_cities.wav")[seconds(21.1) :]
+    whole = audio[: seconds(3.3)]
+
+    def decode(audio: Samples) -> Heard[States]:
+        return asr.hear(audio, asr.encode(audio, TAIL_S), speech_s=3.0, tail_s=TAIL_S, language=None)
+
+    heard = decode(whole[: -seconds(0.1)])
+    assert words("".join(heard.judgement.words)) == words("".join(decode(whole).judgement.words))
+    assert asr.still_holds(heard, asr.encode(whole, TAIL_S))
+    assert not asr.still_holds(decode(whole[: -seconds(0.8)]), asr.encode(whole, TAIL_S))
 
 
 # --- loading ----------------------------------------------------------------------------------------------

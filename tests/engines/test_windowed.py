@@ -34,7 +34,7 @@ def loud(length_s: float) -> Samples:
 
 
 def heard(text: str, rejected: Guard | None = None, language: str | None = None) -> Heard[str]:
-    return Heard(Judgement(tuple(split_words(text)), rejected), language, (), (), text, 5, 1.0)
+    return Heard(Judgement(tuple(split_words(text)), rejected), language, (), (), text, 5)
 
 
 class Scripted:
@@ -44,9 +44,19 @@ class Scripted:
         self.answers: Iterator[str | Answer] = iter(answers)
         self.asked: list[tuple[float, float, str | None]] = []
         self.guards: Counter[str] = Counter()
+        self.still: set[str] = set()
+        """Texts that hold for the audio that comes."""
         self._language = language
 
-    def hear(self, audio: Samples, *, speech_s: float, tail_s: float, language: str | None) -> Heard[str]:
+    def encode(self, audio: Samples, tail_s: float) -> str:
+        return f"{len(audio)}"
+
+    def still_holds(self, heard: Heard[str], states: str) -> bool:
+        return heard.states in self.still
+
+    def hear(
+        self, audio: Samples, states: str, *, speech_s: float, tail_s: float, language: str | None
+    ) -> Heard[str]:
         self.asked.append((len(audio) / SAMPLE_RATE_HZ, tail_s, language))
         answer = next(self.answers)
         text, guard = (answer, None) if isinstance(answer, str) else answer
@@ -62,7 +72,9 @@ class Scripted:
 class Counting(Scripted):
     """Hears one numbered word per half second of the sample clock, written into the samples' values."""
 
-    def hear(self, audio: Samples, *, speech_s: float, tail_s: float, language: str | None) -> Heard[str]:
+    def hear(
+        self, audio: Samples, states: str, *, speech_s: float, tail_s: float, language: str | None
+    ) -> Heard[str]:
         self.asked.append((len(audio) / SAMPLE_RATE_HZ, tail_s, language))
         numbers = np.unique(np.round(audio[audio > 0] * 1e4).astype(int))
         whole = [n for n in numbers if np.count_nonzero(np.round(audio * 1e4) == n) >= seconds(WORD_S) * 0.6]
@@ -106,9 +118,50 @@ def final(stream: WindowedStream[str], length_s: float = 2.0, *, utterance: int 
 
 def test_partials_agree_and_a_final_replaces_them() -> None:
     stream = WindowedStream(Scripted("What is", "What is the", "What is the time?"), None)
-    assert partial(stream) == Transcript("", "What is", final=False, tokens=5, encoded_s=1.0)
-    assert partial(stream) == Transcript("What is", "the", final=False, tokens=5, encoded_s=1.0)
-    assert final(stream) == Transcript("What is the time?", "", final=True, tokens=5, encoded_s=1.0)
+    assert partial(stream) == Transcript("", "What is", final=False, tokens=5, encoded_s=2.6)
+    assert partial(stream) == Transcript("What is", "the", final=False, tokens=5, encoded_s=2.6)
+    assert final(stream) == Transcript("What is the time?", "", final=True, tokens=5, encoded_s=2.6)
+
+
+def test_a_hypothesis_that_still_holds_is_the_final() -> None:
+    """Without another decode; speech may go on after it as after any final."""
+    recogniser = Scripted("What is it?", "What is it? Well then.")
+    recogniser.still.add("What is it?")
+    stream = WindowedStream(recogniser, None)
+    partial(stream, 2.0)
+    assert final(stream, 2.2) == Transcript("What is it?", "", final=True, tokens=0, encoded_s=pytest.approx(2.8))
+    assert len(recogniser.asked) == 1 and recogniser.guards == {"rechecked": 1}
+    assert final(stream, 4.0).text == "What is it? Well then."
+
+
+@pytest.mark.parametrize(
+    ("text", "grown_s", "holds"),
+    [("What is it?", 0.2, False), ("What is", 0.2, True), ("What is it?", 0.3, True)],
+    ids=["it does not hold", "it was no whole sentence", "too much sound has come since"],
+)
+def test_a_hypothesis_that_may_not_hold_is_decoded_anew(text: str, grown_s: float, holds: bool) -> None:
+    recogniser = Scripted(text, "What is it for?")
+    recogniser.still |= {text} if holds else set()
+    stream = WindowedStream(recogniser, None)
+    partial(stream, 2.0)
+    assert final(stream, 2.0 + grown_s).text == "What is it for?"
+
+
+def test_a_rejected_hypothesis_is_not_looked_at_again() -> None:
+    recogniser = Scripted(("What is it?", "repetition"), "What is it for?")
+    recogniser.still.add("What is it?")
+    stream = WindowedStream(recogniser, None)
+    partial(stream, 2.0)
+    assert final(stream, 2.1).text == "What is it for?"
+
+
+def test_a_hypothesis_of_another_window_is_not_looked_at_again() -> None:
+    """A new utterance begins with nothing."""
+    recogniser = Scripted("What is it?", "Who is it?")
+    recogniser.still.add("What is it?")
+    stream = WindowedStream(recogniser, None)
+    partial(stream, 2.0)
+    assert final(stream, 2.1, utterance=2).text == "Who is it?"
 
 
 def test_speech_after_a_final_belongs_to_the_same_utterance() -> None:
@@ -185,7 +238,7 @@ def test_a_loop_in_two_successive_hypotheses_is_never_committed() -> None:
     recogniser = Scripted(loop, loop, loop, "Tell me a joke about", "Tell me a joke about")
     stream = WindowedStream(recogniser, None)
     for _ in range(3):
-        assert partial(stream) == Transcript("", "Tell me a joke", False, "repetition", 5, 1.0)
+        assert partial(stream) == Transcript("", "Tell me a joke", False, "repetition", 5, 2.6)
     assert partial(stream).stable == ""
     assert partial(stream).stable == "Tell me a joke"
     assert recogniser.guards == {"repetition": 3}

@@ -3,34 +3,34 @@
 The deadline is fixed at speech end and never restarted. Until the first content is sent, the critical path is
 one of three chains, and the stages' shares add up to the felt gap by construction:
 
-    audio ready before the commit   speech end .. commit (endpoint) .. sent
-    reply begun before the commit   speech end .. soft end (endpoint) .. final text .. clause .. audio .. sent
-    reply begun at the commit       speech end .. commit (endpoint) .. clause .. audio .. sent
+    audio ready before the commit   speech end .. commit (endpoint) .. sent .. heard
+    reply begun before the commit   speech end .. soft end (endpoint) .. begun .. clause .. audio .. sent .. heard
+    reply begun at the commit       speech end .. commit (endpoint) .. clause .. audio .. sent .. heard
+
+Where the commit waited for the final text, the way to it is split: speech end .. soft end (endpoint) .. final text.
+
+How each stage's time is split, and what lateness is blamed on, is told in `core.blame`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isclose
 
+from voicepipe.core.blame import SHARES, Chunk, blame, share, split
 from voicepipe.core.events import (
-    Blame,
-    Share,
+    BlameKind,
+    Forecast,
+    Instants,
+    Part,
     Speculation,
     Stage,
     Timing,
     TurnRecord,
     Verdict,
+    Waits,
 )
-
-SHARES = {
-    Stage.ENDPOINT: 0.325,
-    Stage.ASR: 0.125,
-    Stage.LLM: 0.225,
-    Stage.TTS: 0.2,
-    Stage.SEND: 0.125,
-}
-"""Each stage's part of the budget, for attribution only: slack is global. 65, 25, 45, 40 and 25 of 200 ms."""
 
 
 @dataclass(slots=True)
@@ -39,32 +39,50 @@ class _Reply:
 
     begun: float
     speculative: bool
+    llm_first: float | None = None
+    answer_first: float | None = None
     clause: float | None = None
     audio: float | None = None
 
 
 class Ledger:
-    def __init__(self, turn: int, budget_s: float, downlink_s: float) -> None:
-        """`downlink_s`: estimated time from the socket to audibility at the client."""
+    def __init__(
+        self, turn: int, budget_s: float, downlink_s: float, shares: Mapping[Stage, float] = SHARES
+    ) -> None:
+        """`downlink_s`: estimated time from the socket to audibility at the client. `shares`: what each stage is
+        planned to take, as fractions of the budget; they sum up to 1."""
+        assert isclose(sum(shares.values()), 1.0)
         self.turn = turn
         self._budget_s = budget_s
         self._downlink_s = downlink_s
+        self._shares_s = {stage: part * budget_s for stage, part in shares.items()}
         self._speech_end: float | None = None
         self._soft_end: float | None = None
         self._commit: float | None = None
+        self._asr_final: float | None = None
+        self._acknowledged: float | None = None
         self._sent: float | None = None
+        self._heard: float | None = None
         self._reply: _Reply | None = None
-        self._timings: dict[Stage, list[Timing]] = {Stage.ASR: [], Stage.LLM: [], Stage.TTS: []}
+        self._chunks: dict[Stage, list[Chunk]] = {stage: [] for stage in Stage}
+        self._forecasts: list[Forecast] = []
+        self._rungs: list[str] = []
         self._attempts = 0
         self._wasted_s = 0.0
         self._reopened = 0
         self._failed = False
+        self._refused = False
 
     # marks
 
     def on_soft_end(self, speech_end: float, now: float) -> None:
         """Speech ended at `speech_end`; we learnt of it at `now`."""
         self._speech_end, self._soft_end = min(speech_end, now), now
+        self._forecasts.clear()  # they were about another deadline
+
+    def on_asr_final(self, now: float) -> None:
+        """The final text is known. It may become known again, after the user has gone on."""
+        self._asr_final = now
 
     def on_commit(self, now: float) -> None:
         self._commit = now
@@ -73,25 +91,51 @@ class Ledger:
 
     def on_reopen(self) -> None:
         self._reopened += 1
-        self._commit = self._sent = None
+        self._commit = self._acknowledged = self._sent = self._heard = None
+        self._rungs.clear()
 
     def on_reply_begun(self, now: float) -> None:
         speculative = self._commit is None
         self._attempts += speculative
         self._reply = _Reply(now, speculative)
-        self._timings[Stage.LLM], self._timings[Stage.TTS] = [], []
+        self._chunks[Stage.LLM], self._chunks[Stage.TTS] = [], []
+        self._rungs.clear()  # they were taken for another reply
 
     def on_reply_dropped(self) -> None:
         if self._reply is not None:
             self._wasted_s += sum(t.service_s for t in self._reply_timings())
             self._reply = None
 
-    def on_service(self, stage: Stage, timing: Timing) -> None:
-        self._timings[stage].append(timing)
+    def on_service(
+        self,
+        stage: Stage,
+        timing: Timing,
+        waits: Waits | None = None,
+        *,
+        bound_s: float = 0.0,
+        batch_s: float = 0.0,
+        now: float | None = None,
+    ) -> None:
+        """A chunk has run. `waits` stands in for the timing's own. `bound_s`: declared for its
+        service, 0 where none was. `batch_s`: what companions in a batch added to it. `now`: when its result was
+        taken up, where that differs from `timing.finished`."""
+        known = timing.waits if waits is None else waits
+        taken = timing.finished if now is None else now
+        self._chunks[stage].append(Chunk(timing, known, bound_s, batch_s, taken))
 
     def on_late_service(self, timing: Timing) -> None:
         """A chunk ended whose reply had been dropped while it ran."""
         self._wasted_s += timing.service_s
+
+    def on_llm_first(self, now: float) -> None:
+        """A token of the model, be it a thought."""
+        if self._reply is not None and self._reply.llm_first is None:
+            self._reply.llm_first = now
+
+    def on_answer_first(self, now: float) -> None:
+        """A token of what will be said."""
+        if self._reply is not None and self._reply.answer_first is None:
+            self._reply.answer_first = now
 
     def on_clause(self, now: float) -> None:
         if self._reply is not None and self._reply.clause is None:
@@ -101,10 +145,37 @@ class Ledger:
         if self._reply is not None and self._reply.audio is None:
             self._reply.audio = now
 
+    def on_acknowledged(self, now: float) -> None:
+        """A sound that is no content was handed to the socket."""
+        if self._acknowledged is None:
+            self._acknowledged = now
+
     def on_sent(self, now: float) -> None:
         """First content handed to the socket."""
         if self._sent is None:
             self._sent = now
+
+    def on_heard(self, now: float, played_s: float = 0.0) -> None:
+        """The client reports that it has played so much of the content. Playing began `played_s` before, or earlier
+        if it stalled or the report was under way: of several reports the earliest beginning holds."""
+        if self._sent is not None:
+            began = now - played_s if self._heard is None else min(self._heard, now - played_s)
+            self._heard = max(self._sent, began)
+
+    def on_predicted(self, stage: Stage, predicted_remaining_s: float, now: float) -> None:
+        """At a boundary, `stage` is next: so much service is expected until the first content is at the socket.
+        What is predicted after that is about the rest of the reply, and has no deadline here."""
+        if self._sent is None:
+            deadline, finish = self.deadline, now + predicted_remaining_s
+            slack_s = None if deadline is None else deadline - finish
+            self._forecasts.append(Forecast(stage, now, slack_s, finish))
+
+    def on_rung(self, name: str) -> None:
+        """A rung of the ladder was taken for the sake of the deadline."""
+        self._rungs.append(name)
+
+    def on_refused(self) -> None:
+        self._refused = True
 
     def on_failed(self) -> None:
         self._failed = True
@@ -119,70 +190,107 @@ class Ledger:
         return self._speech_end + self._budget_s - self._downlink_s
 
     @property
-    def content_sent(self) -> bool:
-        return self._sent is not None
+    def wasted_s(self) -> float:
+        """Service that went into replies which were dropped."""
+        return self._wasted_s
 
-    def record(self, *, empty: bool = False, expects_reply: bool = True) -> TurnRecord:
+    def record(self, *, empty: bool = False, expects_reply: bool = True, now: float | None = None) -> TurnRecord:
+        """`now`: when the turn ended."""
         felt_s, system_s = self._gaps()
-        shares = self._shares()
+        parts = self._parts() if felt_s is not None else ()
         verdict = self._verdict(felt_s, empty, expects_reply)
+        late = verdict in (Verdict.MISSED, Verdict.MASKED)
         return TurnRecord(
             turn=self.turn,
             verdict=verdict,
             felt_estimate_s=felt_s,
             system_s=system_s,
-            stages=shares,
+            stages={stage: share(stage, parts) for stage in Stage},
             speculation=self._speculation(),
-            blame=self._blame(shares) if verdict is Verdict.MISSED else None,
+            blame=blame(parts, self._shares_s) if late else None,
             reopened=self._reopened,
+            budget_s=self._budget_s,
+            deadline=self.deadline,
+            instants=self._instants(now),
+            parts=parts,
+            forecasts=tuple(self._forecasts),
+            rungs=tuple(self._rungs),
         )
 
     # inner
 
     def _reply_timings(self) -> Iterable[Timing]:
-        return [*self._timings[Stage.LLM], *self._timings[Stage.TTS]]
+        return [chunk.timing for stage in (Stage.LLM, Stage.TTS) for chunk in self._chunks[stage]]
+
+    def _instants(self, now: float | None) -> Instants:
+        reply = self._reply
+        return Instants(
+            speech_end=self._speech_end,
+            soft_end=self._soft_end,
+            eager=None if reply is None or not reply.speculative else reply.begun,
+            commit=self._commit,
+            asr_final=self._asr_final,
+            llm_first=None if reply is None else reply.llm_first,
+            answer_first=None if reply is None else reply.answer_first,
+            clause=None if reply is None else reply.clause,
+            audio=None if reply is None else reply.audio,
+            acknowledged=self._acknowledged,
+            sent=self._sent,
+            heard=self._heard,
+            ended=now,
+        )
+
+    def _audible(self, sent: float) -> float:
+        """Reports can show that it was later than estimated, and never that it was earlier."""
+        estimate = sent + self._downlink_s
+        return estimate if self._heard is None else max(estimate, self._heard)
 
     def _gaps(self) -> tuple[float | None, float | None]:
         if self._sent is None or self._speech_end is None or self._commit is None:
             return None, None
-        return self._sent + self._downlink_s - self._speech_end, self._sent - self._commit
+        return self._audible(self._sent) - self._speech_end, self._sent - self._commit
 
     def _verdict(self, felt_s: float | None, empty: bool, expects_reply: bool) -> Verdict:
         if self._failed:
             return Verdict.FAILED
+        if self._refused:
+            return Verdict.REFUSED
         if empty:
             return Verdict.EMPTY
-        if felt_s is None:
-            return Verdict.INTERRUPTED if expects_reply else Verdict.MET
-        return Verdict.MISSED if felt_s > self._budget_s else Verdict.MET
+        if felt_s is None and expects_reply:
+            return Verdict.INTERRUPTED
+        if felt_s is not None and felt_s > self._budget_s:
+            return Verdict.MASKED if self._acknowledged_in_time() else Verdict.MISSED
+        return Verdict.DEGRADED if self._rungs else Verdict.MET
+
+    def _acknowledged_in_time(self) -> bool:
+        deadline = self.deadline
+        return deadline is not None and self._acknowledged is not None and self._acknowledged <= deadline
 
     def _boundaries(self) -> list[tuple[Stage, float]]:
-        """(stage, its end) along the critical path up to the first content."""
-        assert self._commit is not None and self._sent is not None
-        send = (Stage.SEND, self._sent + self._downlink_s)
-        reply, commit = self._reply, (Stage.ENDPOINT, self._commit)
+        """(stage, its end) along the critical path up to the first content at the socket."""
+        assert self._commit is not None and self._sent is not None and self._soft_end is not None
+        reply, send, soft_end = self._reply, (Stage.SEND, self._sent), (Stage.ENDPOINT, self._soft_end)
+        commit = [(Stage.ENDPOINT, self._commit)]
+        if self._asr_final is not None and self._asr_final >= self._commit:  # it came last of all
+            commit = [soft_end, (Stage.ASR, self._commit)]
         if reply is None or reply.clause is None or reply.audio is None or reply.audio <= self._commit:
-            return [commit, send]
+            return [*commit, send]
         made = [(Stage.LLM, reply.clause), (Stage.TTS, reply.audio)]
         if not reply.speculative:
-            return [commit, *made, send]
-        assert self._soft_end is not None
-        return [(Stage.ENDPOINT, self._soft_end), (Stage.ASR, reply.begun), *made, send]
+            return [*commit, *made, send]
+        return [soft_end, (Stage.ASR, reply.begun), *made, send]
 
-    def _shares(self) -> dict[Stage, Share]:
-        shares = dict.fromkeys(Stage, Share())
-        if self._gaps()[0] is None:
-            return shares
-        assert self._speech_end is not None
+    def _parts(self) -> tuple[Part, ...]:
+        """The critical path, split; in its order."""
+        assert self._speech_end is not None and self._sent is not None
+        parts: list[Part] = []
         begin = self._speech_end
         for stage, end in self._boundaries():
-            end = max(begin, end)
-            service_s = sum(
-                max(0.0, min(end, t.finished) - max(begin, t.started)) for t in self._timings.get(stage, [])
-            )
-            shares[stage] = Share(end - begin - service_s, service_s)
-            begin = end
-        return shares
+            parts += split(stage, begin, end, self._chunks[stage])
+            begin = max(begin, end)
+        parts.append(Part(Stage.SEND, BlameKind.CLIENT, self._audible(self._sent) - begin))
+        return tuple(parts)
 
     def _speculation(self) -> Speculation:
         reply, commit = self._reply, self._commit
@@ -191,15 +299,3 @@ class Ledger:
         if hit and commit is not None:
             saved_s = sum(max(0.0, min(commit, t.finished) - t.started) for t in self._reply_timings())
         return Speculation(hit, self._attempts, saved_s, self._wasted_s)
-
-    def _blame(self, shares: dict[Stage, Share]) -> Blame | None:
-        over = {
-            stage: share.wait_s + share.service_s - SHARES[stage] * self._budget_s
-            for stage, share in shares.items()
-        }
-        stage = max(over, key=lambda s: over[s])
-        share = shares[stage]
-        kind = "wait" if share.wait_s > share.service_s else "service"
-        if stage is Stage.ENDPOINT:
-            kind = "endpoint"
-        return Blame(stage, kind, over[stage])

@@ -85,6 +85,9 @@ FIRST = ClausePolicy(phrase_words=1, breath_words=5, words_max=8)
 """A clause of six words is audio in half the time of one of thirteen, and five to eight tokens are decoded in
 about 50 ms."""
 
+SHORTEST_WORDS = 3
+"""Of a first clause that is cut short: audio of 0.6 s or more, time enough to make what follows."""
+
 LATER = ClausePolicy(phrase_words=8, breath_words=14, words_max=24)
 
 
@@ -107,6 +110,11 @@ class ClauseSplitter:
     def flush(self) -> list[str]:
         """The rest, at the end of the reply: one clause or two, or none."""
         return [clause for event in self._markup.flush() for clause in self._on(event)]
+
+    def cut_short(self) -> list[str]:
+        """End the clause in the making where it can be spoken at all, because there is no time for more of it."""
+        able = self._words >= SHORTEST_WORDS and self._last not in _WEAK | _PRONOUNS
+        return self._cut() if able else []
 
     def _on(self, event: Event) -> list[str]:
         if event is Mark.LINE:

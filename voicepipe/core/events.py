@@ -29,6 +29,13 @@ class Verdict(StrEnum):
     MET = "met"
 
 
+class Rung(StrEnum):
+    """What is given up for the sake of the deadline, the cheapest first."""
+
+    SHORT_CLAUSE = "short-clause"
+    """The first clause ends after three words or four."""
+
+
 # --- device work -----------------------------------------------------------------------------------------
 
 
@@ -82,6 +89,10 @@ class Work:
     klass: WorkClass
     deadline: float | None = None
     """Scheduler time at which the turn's budget ends; None where none runs."""
+    bound_s: float = 0.0
+    """Declared upper bound of this chunk's service; 0 where none is known."""
+    remaining_s: float = 0.0
+    """Predicted service that must still follow this chunk before the deadline."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -103,6 +114,11 @@ class Timing:
     @property
     def service_s(self) -> float:
         return self.finished - self.started
+
+    @property
+    def waits(self) -> Waits:
+        """Where nothing more is known, all waiting was for other chunks."""
+        return Waits(others_s=self.wait_s)
 
 
 # --- endpoint events (media time: samples at 16 kHz) -----------------------------------------------------
@@ -146,7 +162,22 @@ class Silence:
     completeness: float | None = None
 
 
-EndpointEvent = Onset | Voiced | SoftEnd | Resumed | Silence
+@dataclass(frozen=True, slots=True)
+class Lull:
+    """The sound has fallen away, from sample `quiet_from` on; heard up to `upto`. Speech may go on."""
+
+    quiet_from: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class Swell:
+    """Sound again after a lull, from sample `at` on."""
+
+    at: int
+
+
+EndpointEvent = Onset | Voiced | SoftEnd | Resumed | Silence | Lull | Swell
 
 
 # --- commands of core.turn -------------------------------------------------------------------------------
@@ -298,13 +329,96 @@ class Speculation:
     """Service spent on replies that were dropped."""
 
 
+class BlameKind(StrEnum):
+    """What the time of a stage went to."""
+
+    WAIT = "wait"  # for chunks of the same or a higher class; in `send`: for the loop and the socket
+    SERVICE = "service"
+    BLOCKING = "blocking"  # a chunk of a lower class had the device
+    BATCHING = "batching"  # service that companions in a batch added
+    ESTIMATOR = "estimator"  # service beyond its declared bound
+    HAND_OFF = "hand-off"  # between the loop and the device's thread, both ways
+    ENDPOINT = "endpoint"  # not knowing yet that the speech has ended
+    CLIENT = "client"  # from the socket to the ear
+    UNUSED = "unused"  # negative: what a stage left of its share
+    UNATTRIBUTED = "unattributed"  # nothing explains it
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Time of one kind in one stage."""
+
+    stage: Stage
+    kind: BlameKind
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Why a chunk stood between `queued` and `started`, in this order of time; the rest is unattributed."""
+
+    lower_s: float = 0.0
+    """A chunk of a lower class was running, and chunks are not taken back."""
+    others_s: float = 0.0
+    """Chunks of its own or a higher class ran."""
+    hand_off_s: float = 0.0
+    """It had the lane, and its thread had not begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What was expected at a boundary between stages."""
+
+    stage: Stage
+    """The stage that comes next."""
+    at: float
+    slack_s: float | None
+    """Deadline - at - predicted remaining service; None before the speech end, while there is no deadline."""
+    finish: float
+    """When the first content was expected at the socket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instants:
+    """Scheduler times of a turn's marks; None for what did not happen."""
+
+    speech_end: float | None = None
+    soft_end: float | None = None
+    """We learnt of the speech end."""
+    eager: float | None = None
+    """The reply was begun, ahead of the commit."""
+    commit: float | None = None
+    asr_final: float | None = None
+    llm_first: float | None = None
+    """First token, thoughts included."""
+    answer_first: float | None = None
+    """First token of what will be said."""
+    clause: float | None = None
+    """First clause that can be spoken."""
+    audio: float | None = None
+    acknowledged: float | None = None
+    """A sound that is no content was handed to the socket."""
+    sent: float | None = None
+    """First content handed to the socket."""
+    heard: float | None = None
+    """First content played, as the client's reports show it."""
+    ended: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Blame:
+    """The one stage and kind that lateness is put down to."""
+
     stage: Stage
-    kind: str
-    """"wait", "service" or "endpoint"."""
+    kind: BlameKind
     over_s: float
-    """By how much the stage overran its share of the budget."""
+    """The blamed part: time of this kind in this stage beyond the plan. Planned are the stages' shares, of
+    service (of `endpoint` and `client` in the first and the last stage); all other kinds are planned as none."""
+    overrun_s: float = 0.0
+    """Felt gap - budget: the sum of `parts` and `unattributed_s`."""
+    parts: tuple[Part, ...] = ()
+    """Every part beyond the plan, and as negative UNUSED what was left of a stage's share."""
+    unattributed_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,8 +435,18 @@ class TurnRecord:
     """Adds up to `felt_estimate_s`."""
     speculation: Speculation
     blame: Blame | None
+    """Where content was late: of `missed` and `masked` turns."""
     reopened: int = 0
     """How often the turn's commit was taken back."""
+    budget_s: float = 0.2
+    deadline: float | None = None
+    """Scheduler time at which the first content was due at the socket."""
+    instants: Instants = Instants()
+    parts: tuple[Part, ...] = ()
+    """The critical path by stage and kind; adds up to `felt_estimate_s`."""
+    forecasts: tuple[Forecast, ...] = ()
+    rungs: tuple[str, ...] = ()
+    """Rungs of the ladder that were taken, in order."""
 
 
 @dataclass(frozen=True, slots=True)

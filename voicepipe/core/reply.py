@@ -17,6 +17,7 @@ from voicepipe.core.events import (
     ReplyAudio,
     ReplyDone,
     ReplyText,
+    Rung,
     Speak,
     Stage,
     Submit,
@@ -41,8 +42,13 @@ from voicepipe.core.playout import (
 class ReplySettings:
     playout: PlayoutSettings
     max_tokens: int = 160
-    hold_s: float = 1.5
-    """Audio made before the release."""
+    hold_s: float = 0.4
+    """Audio made before the release: its first piece, unless that is very short. More would keep the device from
+    hearing how the user ends."""
+    first_audio_s: float = 0.0
+    """What the first audio of a clause takes, as far as is known."""
+    may_cut: bool = True
+    """A first clause that would come too late is cut short."""
     ahead_s: float = 3.0
     """Audio made beyond the playback frontier after it."""
     urgent_s: float = 0.5
@@ -104,7 +110,15 @@ class Reply:
 
     def on_thought(self, text: str, finished: bool, now: float) -> list[TurnCommand]:
         self._thinking = False
+        if text or finished:  # else it still reads
+            self._ledger.on_llm_first(now)
+        if text.strip():
+            self._ledger.on_answer_first(now)
         self._clauses.extend(self._splitter.feed(text))
+        if not self._clauses and self._first_clause and self._settings.may_cut and self._is_late(now):
+            self._clauses.extend(self._splitter.cut_short())
+            if self._clauses:
+                self._ledger.on_rung(Rung.SHORT_CLAUSE)
         if finished:
             self._thought_out = True
             self._clauses.extend(self._splitter.flush())
@@ -134,6 +148,11 @@ class Reply:
         return self.playout.next_deadline()
 
     # inner
+
+    def _is_late(self, now: float) -> bool:
+        """Even if the clause ended here, its audio would miss the deadline or hardly meet it."""
+        deadline = self._ledger.deadline
+        return deadline is not None and now + self._settings.first_audio_s >= deadline
 
     def _advance(self, now: float) -> list[TurnCommand]:
         """Submit what may run next, and close the audio once everything has been said."""

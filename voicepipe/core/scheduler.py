@@ -1,23 +1,48 @@
 """What runs next on each lane of a device.
 
-A lane runs `capacity` chunks at a time and never takes one back. Within a lane the lower class goes first,
-within a class the earlier one. Every submitted work is answered exactly once: `Run`, `Discard` or `Reject`.
+A lane runs `capacity` chunks at a time and never takes one back. Every submitted work is answered exactly once:
+`Run`, `Discard` or `Reject`. Who goes first is decided when a lane has room, with that instant's `now`:
+
+1. The lower class.
+2. Within a class the earlier latest start (deadline - remaining_s - bound_s), counted on a grid of 5 ms; on the
+   same point of the grid the shorter bound, then the earlier. "Within 5 ms of each other" would not be
+   transitive: of three works 4 ms apart it ties the first to the second and the second to the third, but not the
+   first to the third. Points of a grid are, so this is a total order.
+3. After those, what has no deadline; after that, what can no longer meet its own, so that one late turn does not
+   make the next one late. Both in the order in which they came (the late: in which they became late), and ahead
+   of everything in their class once they have waited `AGE_LIMIT_S`, so that they do not starve.
+
+Background runs only in slack: nothing else waits on its lane, and no turn that has announced a start (`on_reserve`)
+would be made late by its bound.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from heapq import heapify, heappop, heappush
+from math import inf
 
 from voicepipe.core.events import Stage, Work, WorkClass, WorkKind
+
+GRID_S = 0.005
+"""Latest starts closer than this are no reason to let a short chunk wait for a long one."""
+MARGIN_S = 0.002
+"""Slack that background leaves beyond its bound: the hand-off to the next chunk."""
+AGE_LIMIT_S = 1.0
+"""Waiting time after which what is late, or has no deadline, goes first in its class. Each such work takes one
+chunk a second from those in time, at most."""
+LAPSE_S = 1.0
+"""An announced start that is this long past counts no more: whoever announced it does not come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     work: Work
     lane: str
+    blocked_s: float = field(default=0.0, compare=False)
+    """How much of its wait went to a chunk of a lower class that could not be taken back."""
 
 
 class DiscardReason(StrEnum):
@@ -28,7 +53,7 @@ class DiscardReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """It waited, and will not run."""
+    """It waited, or was stale when it came, and will not run."""
 
     work: Work
     reason: DiscardReason
@@ -36,7 +61,7 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """The lane's queue is full."""
+    """Too much of its class waits on the lane."""
 
     work: Work
 
@@ -49,19 +74,15 @@ class LaneSnapshot:
     running: int
     queued: int
     served: int
+    overruns: int = 0
+    """Chunks that took longer than their declared bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSnapshot:
     lanes: dict[str, LaneSnapshot]
-
-
-@dataclass(slots=True)
-class _Lane:
-    capacity: int
-    heap: list[tuple[WorkClass, int, Work]] = field(default_factory=list)
-    running: set[tuple[str, int]] = field(default_factory=set)
-    served: int = 0
+    reserved: int = 0
+    """Sessions with an announced start."""
 
 
 _REPLY_STAGES = frozenset({Stage.LLM, Stage.TTS})
@@ -77,6 +98,148 @@ def is_stale(work: Work, epoch: int, revision: int) -> bool:
     return work.kind.stage in _REPLY_STAGES and work.revision < revision
 
 
+def latest_start(work: Work) -> float:
+    """Scheduler time after which the work, begun, would miss its deadline; infinite without one."""
+    return inf if work.deadline is None else work.deadline - work.remaining_s - work.bound_s
+
+
+@dataclass(slots=True)
+class _Waiting:
+    work: Work
+    lane: _Lane
+    serial: int
+    queued: float
+    queue: _Queue | None = None
+    """Where it waits; None once it does not. A heap's entry is dead where this is another queue or none."""
+
+
+_Entry = tuple[float, float, int, _Waiting]
+"""Two sort keys and a serial number that no other entry of the heap has."""
+
+
+class _Queue:
+    """What waits on one lane in one class. Removal leaves a dead entry behind, which is dropped when it comes to
+    the top, or when the dead outnumber the living."""
+
+    def __init__(self) -> None:
+        self._timed: list[_Entry] = []
+        """By latest start; may hold late ones, until `first` comes upon them."""
+        self._untimed: list[_Entry] = []
+        """By arrival."""
+        self._late: list[_Entry] = []
+        """By when they became late, or arrived."""
+        self._living = 0
+
+    def __len__(self) -> int:
+        return self._living
+
+    def push(self, waiting: _Waiting) -> None:
+        waiting.queue = self
+        self._living += 1
+        start = latest_start(waiting.work)
+        if start == inf:
+            heappush(self._untimed, (waiting.queued, 0.0, waiting.serial, waiting))
+        else:
+            # An undeclared bound may be long: it does not pass a declared one.
+            heappush(self._timed, (start // GRID_S, waiting.work.bound_s or inf, waiting.serial, waiting))
+
+    def remove(self, waiting: _Waiting) -> None:
+        assert waiting.queue is self
+        waiting.queue = None
+        self._living -= 1
+        heaps = (self._timed, self._untimed, self._late)
+        if sum(map(len, heaps)) > 2 * self._living + 16:
+            for heap in heaps:
+                heap[:] = [entry for entry in heap if entry[-1].queue is self]
+                heapify(heap)
+
+    def first(self, now: float) -> _Waiting | None:
+        """The one to run at `now`. It stays until it is removed."""
+        timed, untimed, late = self._timed, self._untimed, self._late
+        while self._has(timed) and latest_start(timed[0][-1].work) < now:
+            *_, serial, waiting = heappop(timed)
+            heappush(late, (max(waiting.queued, latest_start(waiting.work)), 0.0, serial, waiting))
+        patient = [heap[0] for heap in (untimed, late) if self._has(heap)]
+        aged = [entry for entry in patient if entry[0] + AGE_LIMIT_S <= now]
+        if aged:
+            return min(aged)[-1]
+        if timed:
+            return timed[0][-1]
+        return patient[0][-1] if patient else None
+
+    def _has(self, heap: list[_Entry]) -> bool:
+        """Whether the heap has a living entry; it is on top then."""
+        while heap and heap[0][-1].queue is not self:
+            heappop(heap)
+        return bool(heap)
+
+
+class _Lane:
+    def __init__(self, name: str, capacity: int) -> None:
+        self.name = name
+        self.capacity = capacity
+        self.queues = {klass: _Queue() for klass in WorkClass}
+        self.running: dict[tuple[str, int], tuple[Work, float]] = {}
+        """Each with when it was handed out."""
+        self.last_ran = dict.fromkeys(WorkClass, (-inf, -inf))
+        """When the last chunk of each class that has ended was handed out, and when it ended."""
+        self.served = 0
+        self.overruns = 0
+
+    @property
+    def has_room(self) -> bool:
+        return len(self.running) < self.capacity
+
+    def first(self, now: float) -> _Waiting | None:
+        for queue in self.queues.values():
+            if queue and (waiting := queue.first(now)) is not None:
+                return waiting
+        return None
+
+    def blocked_s(self, work: Work, queued: float) -> float:
+        """How long a lower class ran on while this waited. It began before that, or before a promotion, so that
+        only the last chunk of a class can have."""
+        spans = (span for klass, span in self.last_ran.items() if klass > work.klass)
+        return sum(max(0.0, ended - max(queued, began)) for began, ended in spans)
+
+    def snapshot(self) -> LaneSnapshot:
+        return LaneSnapshot(len(self.running), sum(map(len, self.queues.values())), self.served, self.overruns)
+
+
+class _Reservations:
+    """The latest start of each session that has announced one."""
+
+    def __init__(self) -> None:
+        self._starts: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def put(self, session: str, start: float) -> None:
+        self._starts[session] = start
+        heappush(self._heap, (start, session))
+        self._compact()
+
+    def drop(self, session: str) -> None:
+        self._starts.pop(session, None)
+        self._compact()
+
+    def _compact(self) -> None:
+        if len(self._heap) > 2 * len(self._starts) + 16:
+            self._heap = [(start, session) for session, start in self._starts.items()]
+            heapify(self._heap)
+
+    def earliest(self) -> float | None:
+        while self._heap and self._starts.get(self._heap[0][1]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def lapse(self, now: float) -> None:
+        while (start := self.earliest()) is not None and start + LAPSE_S <= now:
+            self.drop(self._heap[0][1])
+
+
 class Scheduler:
     def __init__(
         self,
@@ -86,81 +249,130 @@ class Scheduler:
         max_queued: int = 256,
     ) -> None:
         """`placement` names each kind's lane, `capacity` each lane's chunks at a time, `max_queued` the works
-        that may wait on one lane."""
+        of one class that may wait on one lane."""
         assert set(placement.values()) <= set(capacity)
-        self._placement = dict(placement)
-        self._lanes = {name: _Lane(chunks) for name, chunks in capacity.items()}
+        self._lanes = {name: _Lane(name, chunks) for name, chunks in capacity.items()}
+        self._lane_of = {kind: self._lanes[name] for kind, name in placement.items()}
         self._max_queued = max_queued
+        self._waiting: dict[str, dict[int, _Waiting]] = {}
+        """Per session, by work id."""
+        self._newest: dict[str, tuple[int, int]] = {}
+        """Epoch and revision below which a session's work is stale."""
+        self._reservations = _Reservations()
         self._serial = 0
 
     def on_submit(self, work: Work, now: float) -> list[SchedulerCommand]:
-        lane = self._lanes[self._placement[work.kind]]
-        if len(lane.heap) >= self._max_queued:
+        newest = self._newest.get(work.session)
+        if newest is not None and is_stale(work, *newest):
+            return [Discard(work, DiscardReason.STALE)]
+        lane = self._lane_of[work.kind]
+        if len(lane.queues[work.klass]) >= self._max_queued:
             return [Reject(work)]
-        self._push(lane, work)
-        return self._dispatch(self._placement[work.kind])
+        self._serial += 1
+        waiting = _Waiting(work, lane, self._serial, now)
+        self._waiting.setdefault(work.session, {})[work.id] = waiting
+        lane.queues[work.klass].push(waiting)
+        return self._dispatch(lane, now)
 
-    def on_done(self, work: Work, now: float) -> list[SchedulerCommand]:
-        name = self._placement[work.kind]
-        self._lanes[name].running.remove(work.key)
-        self._lanes[name].served += 1
-        return self._dispatch(name)
+    def on_done(self, work: Work, now: float, service_s: float | None = None) -> list[SchedulerCommand]:
+        """The chunk has ended; `service_s` as measured, by default the time since it was handed out."""
+        lane = self._lane_of[work.kind]
+        ran, began = lane.running.pop(work.key)
+        lane.last_ran[ran.klass] = (began, now)
+        lane.served += 1
+        took_s = now - began if service_s is None else service_s
+        lane.overruns += took_s > work.bound_s > 0
+        return self._dispatch(lane, now)
 
     def on_retire(self, session: str, epoch: int, revision: int, now: float) -> list[SchedulerCommand]:
-        return self._discard(
-            lambda work: work.session == session and is_stale(work, epoch, revision),
-            DiscardReason.STALE,
-        )
+        """Also what comes later with an older epoch or revision is discarded. An announced start stays: the turn
+        whose reply is made anew has the same deadline."""
+        newest = self._newest[session] = max((epoch, revision), self._newest.get(session, (epoch, revision)))
+        return self._discard(session, lambda work: is_stale(work, *newest), DiscardReason.STALE)
 
     def on_withdraw(self, work: Work, now: float) -> list[SchedulerCommand]:
-        return self._discard(lambda other: other.key == work.key, DiscardReason.WITHDRAWN)
+        waiting = self._waiting.get(work.session, {}).get(work.id)
+        if waiting is None:
+            return []
+        self._remove(waiting)
+        return [Discard(waiting.work, DiscardReason.WITHDRAWN)]
 
     def on_close(self, session: str, now: float) -> list[SchedulerCommand]:
-        return self._discard(lambda work: work.session == session, DiscardReason.CLOSED)
+        """Forget the session."""
+        discarded = self._discard(session, lambda work: True, DiscardReason.CLOSED)
+        self._newest.pop(session, None)
+        return discarded + self.on_unreserve(session, now)
 
     def on_promote(self, session: str, epoch: int, now: float) -> list[SchedulerCommand]:
         """Waiting works of this epoch now belong to a started turn; they keep their place in time."""
-        for lane in self._lanes.values():
-            for index, (klass, serial, work) in enumerate(lane.heap):
-                if work.session == session and work.epoch == epoch and klass > WorkClass.STARTED:
-                    started = replace(work, klass=WorkClass.STARTED)
-                    lane.heap[index] = (WorkClass.STARTED, serial, started)
-            heapq.heapify(lane.heap)
-        return []
+        for waiting in list(self._waiting.get(session, {}).values()):
+            work, lane = waiting.work, waiting.lane
+            if work.epoch == epoch and work.klass > WorkClass.STARTED:
+                lane.queues[work.klass].remove(waiting)
+                started = _Waiting(replace(work, klass=WorkClass.STARTED), lane, waiting.serial, waiting.queued)
+                self._waiting[session][work.id] = started
+                lane.queues[WorkClass.STARTED].push(started)
+        return self.on_timer(now)  # it may have been background that was held back
+
+    def on_reserve(self, session: str, latest_start_s: float, now: float) -> list[SchedulerCommand]:
+        """The session has a turn whose next chunk, not submitted yet, must begin by this scheduler time on any
+        lane. Holds until it is replaced, `on_unreserve`, `on_close`, or `LAPSE_S` after that time."""
+        self._reservations.put(session, latest_start_s)
+        return self.on_timer(now)
+
+    def on_unreserve(self, session: str, now: float) -> list[SchedulerCommand]:
+        self._reservations.drop(session)
+        return self.on_timer(now)
 
     def next_deadline(self) -> float | None:
+        """When a reservation lapses that holds background back. Until then time alone lets nothing run: slack
+        only shrinks."""
+        if any(lane.has_room and lane.queues[WorkClass.BACKGROUND] for lane in self._lanes.values()):
+            start = self._reservations.earliest()
+            return None if start is None else start + LAPSE_S
         return None
 
     def on_timer(self, now: float) -> list[SchedulerCommand]:
-        return []
-
-    def snapshot(self) -> SchedulerSnapshot:
-        return SchedulerSnapshot(
-            {
-                name: LaneSnapshot(len(lane.running), len(lane.heap), lane.served)
-                for name, lane in self._lanes.items()
-            }
-        )
-
-    def _push(self, lane: _Lane, work: Work) -> None:
-        self._serial += 1
-        heapq.heappush(lane.heap, (work.klass, self._serial, work))
-
-    def _dispatch(self, name: str) -> list[SchedulerCommand]:
-        lane = self._lanes[name]
-        commands: list[SchedulerCommand] = []
-        while lane.heap and len(lane.running) < lane.capacity:
-            work = heapq.heappop(lane.heap)[2]
-            lane.running.add(work.key)
-            commands.append(Run(work, name))
-        return commands
-
-    def _discard(self, condition: Callable[[Work], bool], reason: DiscardReason) -> list[SchedulerCommand]:
         commands: list[SchedulerCommand] = []
         for lane in self._lanes.values():
-            dropped = [entry for entry in lane.heap if condition(entry[2])]
-            if dropped:
-                lane.heap = [entry for entry in lane.heap if not condition(entry[2])]
-                heapq.heapify(lane.heap)
-                commands += [Discard(entry[2], reason) for entry in sorted(dropped)]
+            commands += self._dispatch(lane, now)
         return commands
+
+    def snapshot(self) -> SchedulerSnapshot:
+        lanes = {name: lane.snapshot() for name, lane in self._lanes.items()}
+        return SchedulerSnapshot(lanes, len(self._reservations))
+
+    def _dispatch(self, lane: _Lane, now: float) -> list[SchedulerCommand]:
+        commands: list[SchedulerCommand] = []
+        while lane.has_room and (waiting := lane.first(now)) is not None:
+            work = waiting.work
+            if work.klass is WorkClass.BACKGROUND and not self._has_slack(work, now):
+                break
+            self._remove(waiting)
+            lane.running[work.key] = (work, now)
+            commands.append(Run(work, lane.name, lane.blocked_s(work, waiting.queued)))
+        return commands
+
+    def _has_slack(self, work: Work, now: float) -> bool:
+        """Without a declared bound it may take for ever, so that nobody may be expected."""
+        self._reservations.lapse(now)
+        start = self._reservations.earliest()
+        return start is None or start - now >= (work.bound_s or inf) + MARGIN_S
+
+    def _remove(self, waiting: _Waiting) -> None:
+        """From the queue and from the index."""
+        work = waiting.work
+        waiting.lane.queues[work.klass].remove(waiting)
+        of_session = self._waiting[work.session]
+        del of_session[work.id]
+        if not of_session:
+            del self._waiting[work.session]
+
+    def _discard(
+        self, session: str, condition: Callable[[Work], bool], reason: DiscardReason
+    ) -> list[SchedulerCommand]:
+        """In the order in which they came."""
+        dropped = [w for w in self._waiting.get(session, {}).values() if condition(w.work)]
+        for waiting in dropped:
+            self._remove(waiting)
+        return [Discard(waiting.work, reason) for waiting in dropped]

@@ -7,9 +7,9 @@
     COMMITTED -- reply heard ------------------------->  ENDED
     any       -- an engine fails or hangs ------------>  ENDED      `failed`
 
-At most one turn is not ENDED. While the user pauses, the reply is made ahead, under the epoch that the commit
-would open; whenever the text that it answers changes, the revision rises and it is made anew. Nothing of it
-leaves before the commit.
+At most one turn is not ENDED. Where what was heard sounds like all of it, the reply is made ahead, under the epoch
+that the commit would open; whenever the text that it answers changes, the revision rises and it is made anew.
+Nothing of it leaves before the commit. Until then, the model reads what has been heard so far.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from voicepipe.core.events import (
     EndpointEvent,
     FinalTranscript,
     Line,
+    Lull,
     Onset,
     PartialTranscript,
     Promote,
@@ -36,6 +37,7 @@ from voicepipe.core.events import (
     SpeechStarted,
     Stage,
     Submit,
+    Swell,
     Think,
     Timing,
     TurnCommand,
@@ -47,9 +49,10 @@ from voicepipe.core.events import (
     WorkClass,
     WorkKind,
 )
+from voicepipe.core.patience import FINISHED, is_open, text_score
 from voicepipe.core.reply import Reply, ReplyId
 from voicepipe.core.turn_state import Phase, Turn, TurnSettings, TurnSnapshot
-from voicepipe.core.utterance import RATE_HZ, Final, Partial, Span, Speaking, Utterance
+from voicepipe.core.utterance import RATE_HZ, Ahead, Final, Partial, Span, Speaking, Utterance
 
 STEP_SMOOTHING = 0.3
 """Weight of the newest step in the mean that sizes the hop between partials."""
@@ -89,10 +92,18 @@ class Turns:
                 return self._on_speech(start, now)
             case Voiced(samples, at):
                 return self._on_voiced(samples, at, now)
-            case SoftEnd():
+            case Lull():
+                turn = self._hearing(Speaking.SPEECH)
+                return [] if turn is None else turn.utterance.on_lull(event, self._step_s)
+            case Swell():
+                turn = self._hearing(Speaking.SPEECH)
+                if turn is not None:
+                    turn.utterance.on_swell()
+                return []
+            case SoftEnd(at):
                 self._candidate = None  # too short to have been one
                 turn = self._hearing(Speaking.SPEECH)
-                return [] if turn is None else self._pause(turn, when, now)
+                return [] if turn is None else self._pause(turn, at, when, now)
             case Silence(samples, completeness):
                 turn = self._hearing(Speaking.PAUSE)
                 if turn is None:
@@ -107,7 +118,7 @@ class Turns:
             return []
         turn.utterance.commit_asked = True
         if turn.utterance.state is Speaking.SPEECH:
-            return self._pause(turn, now, now)
+            return self._pause(turn, None, now, now)
         return self._maybe_commit(turn, now)
 
     # engines
@@ -119,14 +130,17 @@ class Turns:
         if turn is None or work.turn != turn.number or turn.phase is Phase.ENDED:
             return []
         turn.progress = now
-        if work.kind is WorkKind.PARTIAL:
-            self._step_s += STEP_SMOOTHING * (timing.service_s - self._step_s)
+        self._step_s += STEP_SMOOTHING * (timing.finished - timing.queued - self._step_s)
+        if work.kind is WorkKind.FINAL:
+            turn.ledger.on_service(Stage.ASR, timing, bound_s=work.bound_s, now=now)
         match turn.utterance.on_transcript(work, stable, tentative):
             case Final(text):
-                turn.ledger.on_service(Stage.ASR, timing)
                 return self._on_final(turn, text, now)
-            case Partial(stable, tentative):
-                return [PartialTranscript(turn.number, stable, tentative)]
+            case Ahead(text):
+                return self._told(turn, turn.utterance.show("", text)) + self._on_ahead(turn, text, text, now)
+            case Partial(stable, tentative) as partial:
+                text = f"{stable} {tentative}".strip()
+                return self._told(turn, partial) + self._on_ahead(turn, text, stable, now)
         return []
 
     def on_thought(self, work: Work, text: str, finished: bool, timing: Timing, now: float) -> list[TurnCommand]:
@@ -277,7 +291,7 @@ class Turns:
         commands = turn.utterance.on_voiced(samples, at, self._step_s)
         if at - turn.utterance.start >= self._settings.max_turn_s * RATE_HZ:
             turn.utterance.commit_asked = True
-            return commands + self._pause(turn, now, now)
+            return commands + self._pause(turn, None, now, now)
         return commands
 
     def _weigh_candidate(self, speech_s: float, now: float) -> list[TurnCommand]:
@@ -290,18 +304,39 @@ class Turns:
             return self._interrupt(turn, now)  # ends the turn; the next one opens at the candidate
         return []
 
-    def _pause(self, turn: Turn, speech_end: float, now: float) -> list[TurnCommand]:
+    def _pause(self, turn: Turn, at: int | None, speech_end: float, now: float) -> list[TurnCommand]:
         turn.ledger.on_soft_end(speech_end, now)
         turn.progress = now
-        return turn.utterance.on_pause()
+        commands = turn.utterance.on_pause(at)
+        text = turn.utterance.text
+        return commands if text is None else commands + self._on_final(turn, text, now)
 
     def _on_final(self, turn: Turn, text: str, now: float) -> list[TurnCommand]:
-        commands: list[TurnCommand] = []
-        if text and self._settings.auto_reply and normalised(text) != turn.answered:
-            commands += self._drop_reply(turn)
-            if turn.attempts < self._settings.max_attempts:
-                commands += self._begin_reply(turn, self._epoch + 1, now)
-        return commands + self._maybe_commit(turn, now)
+        turn.ledger.on_asr_final(now)
+        return self._answer_ahead(turn, text, self._settings.max_attempts, now) + self._maybe_commit(turn, now)
+
+    def _on_ahead(self, turn: Turn, text: str, certain: str, now: float) -> list[TurnCommand]:
+        """All that has been said so far, `certain` of it not to change. It may be all there is: what sounds
+        finished is answered, unless that has been in vain too often; one attempt is kept for the pause."""
+        spent_s = self._settings.max_waste * (now - turn.opened)
+        if text_score(text) >= FINISHED and not is_open(text) and turn.ledger.wasted_s <= spent_s:
+            return self._answer_ahead(turn, text, self._settings.max_attempts - 1, now)
+        return self._drop_outdated(turn, text) + self._read_along(turn, certain)
+
+    def _drop_outdated(self, turn: Turn, text: str) -> list[TurnCommand]:
+        """A reply to fewer words than have been said by now is not going to be released."""
+        return [] if turn.answered is None or normalised(text) == turn.answered else self._drop_reply(turn)
+
+    def _answer_ahead(self, turn: Turn, text: str, most_attempts: int, now: float) -> list[TurnCommand]:
+        if not text or not self._settings.auto_reply or normalised(text) == turn.answered:
+            return []
+        commands = self._drop_reply(turn)
+        if turn.attempts < most_attempts:
+            commands += self._begin_reply(turn, text, self._epoch + 1, now)
+        return commands
+
+    def _told(self, turn: Turn, partial: Partial | None) -> list[TurnCommand]:
+        return [] if partial is None else [PartialTranscript(turn.number, partial.stable, partial.tentative)]
 
     def _maybe_commit(self, turn: Turn, now: float) -> list[TurnCommand]:
         patience = None if self._settings.manual else self._settings.patience
@@ -323,7 +358,7 @@ class Turns:
         if turn.reply is not None:
             commands.append(Promote(self._epoch))
         elif self._settings.auto_reply or reply:
-            commands += self._begin_reply(turn, self._epoch, now)
+            commands += self._begin_reply(turn, text, self._epoch, now)
         if text is not None:
             turn.said = Line("user", text)
             self.on_line(turn.said)
@@ -397,12 +432,12 @@ class Turns:
             )
 
         utterance = Utterance(start, make_work, self._settings.decode)
-        self._turn = Turn(number, utterance, ledger, now)
+        self._turn = Turn(number, utterance, ledger, opened=now, progress=now)
         return self._turn
 
     def _end(self, turn: Turn, now: float, *, empty: bool = False, expects_reply: bool = True) -> list[TurnCommand]:
         turn.phase, turn.reply = Phase.ENDED, None
-        ended = TurnEnded(turn.ledger.record(empty=empty, expects_reply=expects_reply))
+        ended = TurnEnded(turn.ledger.record(empty=empty, expects_reply=expects_reply, now=now))
         start, self._candidate = self._candidate, None
         if start is None:
             return [ended]
@@ -410,8 +445,16 @@ class Turns:
 
     # the reply
 
-    def _warm(self) -> list[TurnCommand]:
-        """Read instructions and history while the user talks: a reply then begins on a warm prefix."""
+    def _read_along(self, turn: Turn, text: str) -> list[TurnCommand]:
+        """Read what has been heard so far, unless the slot is busy with a reply to it."""
+        new = len(text.split()) - len(turn.read.split())
+        if turn.reply is not None or new < self._settings.read_words:
+            return []
+        turn.read = text
+        return self._warm(text)
+
+    def _warm(self, heard: str = "") -> list[TurnCommand]:
+        """Read instructions, history and what was `heard` while the user talks: a reply begins on a warm prefix."""
         if not (self._settings.warm and self._settings.auto_reply):
             return []
         commands = self._stop_warming()
@@ -424,7 +467,7 @@ class Turns:
             kind=WorkKind.WARM,
             klass=WorkClass.SPECULATION,
         )
-        task = Think((*self._lines(), Line("user", "")), max_tokens=1)
+        task = Think((*self._lines(), Line("user", heard)), max_tokens=1)
         return [*commands, Submit(self._warming, task)]
 
     def _on_warmed(self, work: Work, finished: bool) -> list[TurnCommand]:
@@ -441,9 +484,8 @@ class Turns:
     def _lines(self) -> list[Line]:
         return [Line("system", self._settings.instructions), *self._history]
 
-    def _begin_reply(self, turn: Turn, epoch: int, now: float) -> list[TurnCommand]:
+    def _begin_reply(self, turn: Turn, text: str | None, epoch: int, now: float) -> list[TurnCommand]:
         lines = self._lines()
-        text = turn.utterance.text
         if text is not None:
             lines.append(Line("user", text))
             turn.answered = normalised(text)
@@ -470,7 +512,7 @@ class Turns:
         if turn.reply is None or not turn.reply.owns(work):
             turn.ledger.on_late_service(timing)
             return None
-        turn.ledger.on_service(work.kind.stage, timing)
+        turn.ledger.on_service(work.kind.stage, timing, bound_s=work.bound_s, now=now)
         turn.progress = now
         return turn.reply
 

@@ -26,8 +26,13 @@ class TurnSettings:
     auto_reply: bool = True
     warm: bool = True
     """The model keeps prefixes: reading ahead pays."""
-    max_attempts: int = 3
+    max_attempts: int = 8
     """Replies begun ahead of the commit, per turn; after that many the next one waits for it."""
+    max_waste: float = 0.25
+    """Share of the time since the turn began that replies ahead may have cost in vain; beyond it only a pause
+    begins another."""
+    read_words: int = 4
+    """New words that are worth a step of reading: each also reads the template's end anew."""
     interruptible: bool = True
     reopen_speech_s: float = 0.096
     """Speech that takes a commit back within the grace time."""
@@ -53,12 +58,15 @@ class Turn:
     number: int
     utterance: Utterance
     ledger: Ledger
+    opened: float
     progress: float
     """When an engine last delivered, or was first asked."""
     phase: Phase = Phase.HEARING
     reply: Reply | None = None
     answered: str | None = None
     """The normalised text that `reply` answers."""
+    read: str = ""
+    """The words that the model was last asked to read along."""
     attempts: int = 0
     """Replies begun so far."""
     grace_until: float | None = None

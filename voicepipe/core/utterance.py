@@ -1,7 +1,8 @@
 """What the user says in one turn: which decodes to ask for, the text, and how long the pause has lasted.
 
-One partial and one final are in flight at most. A pause asks for a final; speech that goes on takes it back,
-and whatever still comes of it is ignored.
+One partial and two full decodes are in flight at most. A lull asks for a full decode ahead of time: where the pause
+that follows shows that it heard all that was said, it is the final. Else the pause asks for one. Speech that goes
+on takes the pause back; what a decode then brings is shown, no more.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from voicepipe.core.events import Submit, TurnCommand, Withdraw, Work, WorkClass, WorkKind
+from voicepipe.core.events import Lull, Submit, TurnCommand, Withdraw, Work, WorkClass, WorkKind
 from voicepipe.core.patience import Patience, needed_silence_s
 
 RATE_HZ = 16_000
@@ -24,11 +25,20 @@ MakeWork = Callable[[WorkKind, WorkClass], Work]
 class DecodeSettings:
     first_partial_s: float = 0.5
     """Less speech than this decodes to noise."""
-    min_hop_s: float = 0.24
+    min_hop_s: float = 0.2
     max_hop_s: float = 0.96
-    hop_factor: float = 3.0
-    """The hop is so many times the duration of a step: partials take a third of the device at most, and a final
-    seldom has to wait for one."""
+    hop_factor: float = 1.5
+    """The hop is so many times the duration of a step, waiting included. What is decoded 100 ms before the end of
+    speech is mostly the final text, and what is decoded 400 ms before it is not: replies ahead need short hops."""
+    lull_factor: float = 0.5
+    """A lull is decoded if so many steps' worth of sound has come since the last decode."""
+    max_in_flight: int = 2
+    """Full decodes: one that runs and one that waits."""
+    first_ahead_s: float = 0.2
+    """Speech from which on a lull is worth a decode: a "yes"."""
+    unheard_s: float = 0.08
+    """How long before the first silent frame a decode may end and still have heard all: detectors hold speech for
+    30 to 100 ms after its end (on read questions 0 to 60 ms up to the frame's begin)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +57,21 @@ class Partial:
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """A full decode while the detector still says speech."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Final:
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    text: str
+    upto: int
 
 
 class Speaking(Enum):
@@ -66,9 +89,15 @@ class Utterance:
         self.state = Speaking.SPEECH
         self._make_work = make_work
         self._settings = settings
+        self._fulls: dict[Work, int] = {}
+        """Full decodes in flight, and how far each hears."""
         self._final: Work | None = None
+        """The one of them that will bring this pause's text."""
+        self._ahead: _Heard | None = None
+        """What the last full decode brought, if no pause has taken it yet."""
         self._partial: Work | None = None
         self._decoded_to = start
+        self._quiet_from: int | None = None
         self._shown = Partial("", "")
         self._voiced_before = 0
         self._voiced = 0
@@ -78,12 +107,12 @@ class Utterance:
     # events
 
     def on_voiced(self, samples: int, at: int, step_s: float) -> list[TurnCommand]:
-        """Speech has gone on for `samples`, to position `at`. `step_s`: what a partial has lately taken."""
+        """Speech has gone on for `samples`, to position `at`. `step_s`: what a decode has lately taken."""
         self._voiced = samples
         limits = self._settings
         hop_s = min(max(limits.hop_factor * step_s, limits.min_hop_s), limits.max_hop_s)
         due = at - self._decoded_to >= hop_s * RATE_HZ
-        if self._partial is not None or not due:
+        if self._partial is not None or self._fulls or not due:
             return []
         if self.speech_samples < limits.first_partial_s * RATE_HZ:
             return []
@@ -91,16 +120,41 @@ class Utterance:
         self._partial = self._make_work(WorkKind.PARTIAL, WorkClass.ASR)
         return [Submit(self._partial)]
 
-    def on_pause(self) -> list[TurnCommand]:
+    def on_lull(self, lull: Lull, step_s: float) -> list[TurnCommand]:
+        """Speech may have ended: decode all of it now, unless that would take too much of the device."""
+        self._quiet_from = lull.quiet_from
+        limits = self._settings
+        if self.state is not Speaking.SPEECH or len(self._fulls) >= limits.max_in_flight:
+            return []
+        if self.speech_samples < limits.first_ahead_s * RATE_HZ:
+            return []
+        new_s = (lull.upto - self._decoded_to) / RATE_HZ
+        if self._partial is None and new_s < limits.lull_factor * step_s:
+            return []
+        return self._decode_fully(lull.upto, WorkClass.ASR)
+
+    def on_swell(self) -> None:
+        self._quiet_from = None
+
+    def on_pause(self, at: int | None = None) -> list[TurnCommand]:
+        """The pause's first silent frame begins at `at`; None where it is none and a commit is asked for. `text` is
+        known at once where a decode ahead has heard all there was."""
         self.state = Speaking.PAUSE
         self.text, self._silence_s, self._completeness = None, 0.0, None
-        self._final = self._make_work(WorkKind.FINAL, WorkClass.STARTED)
-        commands: list[TurnCommand] = [Submit(self._final)]
-        return commands if self._partial is None else [Withdraw(self._partial), *commands]
+        ahead, self._ahead = self._ahead, None
+        self._final = next((work for work, upto in self._fulls.items() if self._heard_all(upto, at)), None)
+        if self._final is not None:
+            return []
+        if ahead is not None and self._heard_all(ahead.upto, at):
+            self.text = ahead.text
+            return []
+        commands = self._decode_fully(self._decoded_to if at is None else at, WorkClass.STARTED)
+        self._final = next(reversed(self._fulls))
+        return commands
 
     def on_resumed(self) -> None:
         self.state = Speaking.SPEECH
-        self._final = None
+        self._final = self._quiet_from = None
         self._voiced_before += self._voiced
         self._voiced = 0
 
@@ -109,26 +163,62 @@ class Utterance:
         if completeness is not None:
             self._completeness = completeness
 
-    def on_transcript(self, work: Work, stable: str, tentative: str) -> Partial | Final | None:
+    def on_transcript(self, work: Work, stable: str, tentative: str) -> Partial | Ahead | Final | None:
         """What there is to tell; None for a repetition and for what is out of date."""
         if work == self._partial:
             self._partial = None
+        upto = self._fulls.pop(work, None)
         if work == self._final:
             self._final = None
             self.text = f"{stable} {tentative}".strip()
             return Final(self.text)
-        partial = Partial(stable, tentative)
-        outdated = work.kind is WorkKind.FINAL or self.state is not Speaking.SPEECH
-        if outdated or partial == self._shown:
+        if self.state is not Speaking.SPEECH:
             return None
-        self._shown = partial
-        return partial
+        if upto is None:
+            return self.show(stable, tentative)
+        text = f"{stable} {tentative}".strip()
+        if not text:  # so little had been heard that the next decode may well bring something
+            return None
+        self._ahead = _Heard(text, upto)
+        return Ahead(text)
 
     def on_lost(self, work: Work) -> bool:
         """This decode will bring nothing. Was it the final that counts?"""
         if work == self._partial:
             self._partial = None  # the next one, or the final, will do
-        return work == self._final
+        self._fulls.pop(work, None)
+        if work != self._final:
+            return False
+        self._final = None
+        return True
+
+    def show(self, stable: str, tentative: str) -> Partial | None:
+        """What is to be told of it: stable words stay as they were told first."""
+        kept = self._shown.stable
+        if not stable.startswith(kept):
+            words = f"{stable} {tentative}".split()[len(kept.split()) :]
+            stable, tentative = kept, " ".join(words)
+        partial = Partial(stable, tentative)
+        if partial == self._shown:
+            return None
+        self._shown = partial
+        return partial
+
+    # inner
+
+    def _decode_fully(self, upto: int, klass: WorkClass) -> list[TurnCommand]:
+        """Decodes that wait meanwhile are not needed; one that runs already goes on."""
+        waiting = [Withdraw(work) for work in (self._partial, *self._fulls) if work is not None]
+        work = self._make_work(WorkKind.FINAL, klass)
+        self._fulls[work] = upto
+        self._decoded_to = max(self._decoded_to, upto)
+        return [*waiting, Submit(work)]
+
+    def _heard_all(self, upto: int, at: int | None) -> bool:
+        """Has a decode up to there heard what was said before the pause?"""
+        if self._quiet_from is None or upto < self._quiet_from:
+            return False
+        return at is None or upto >= at - self._settings.unheard_s * RATE_HZ
 
     # questions
 

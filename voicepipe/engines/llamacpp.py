@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from cyllama.llama import llama_cpp as native
 from voicepipe.engines.base import ChatMessage, Context, LlmStep, Placement, Prompt
 from voicepipe.engines.chat_template import ChatTemplate
 from voicepipe.engines.fit import Fitter
+from voicepipe.engines.steady import Steadier
 from voicepipe.errors import ConfigError, EngineBusy, EngineError, ModelCorrupt, ModelMissing
 
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
@@ -136,6 +138,7 @@ class _Runtime:
             self._context = native.LlamaContext(self._model, _context_params(slots, threads, limits))
         except (ValueError, RuntimeError, OSError) as error:
             raise ModelCorrupt(f"{path.name} cannot be loaded: {error}") from error
+        self._steadier = Steadier(threads)
         self._batch = native.LlamaBatch(n_tokens=limits.prefill, embd=0, n_seq_max=1)
         self.vocab = self._model.get_vocab()
         control = (i for i in range(self.vocab.n_vocab) if self.vocab.is_control(i))
@@ -184,10 +187,14 @@ class _Runtime:
         last = len(tokens) - 1
         for i, token in enumerate(tokens):
             self._batch.add(token, position + i, [sequence], i == last)
+        threads = self._steadier.threads
+        self._context.set_n_threads(threads, threads)
+        begun = time.perf_counter()
         try:
             self._context.decode(self._batch)
         except (ValueError, RuntimeError) as error:
             raise EngineError(f"llama.cpp could not evaluate {len(tokens)} tokens: {error}") from error
+        self._steadier.on_step(len(tokens), time.perf_counter() - begun)
 
     def sample(self, sampler: Any) -> int:
         """The next token, from the output of the last `evaluate`."""

@@ -103,7 +103,7 @@ def _vad() -> Vad:
 def _asr(config: EnginesConfig, model: Path | str) -> Asr:
     from voicepipe.engines.whisper import WhisperAsr
 
-    return WhisperAsr(model, threads=config.threads, language=config.language)
+    return WhisperAsr(model, language=config.language)
 
 
 def _llm(config: EnginesConfig, model: Path | str, sessions: int, api_key: str | None) -> Llm:

@@ -1,0 +1,286 @@
+"""The split of a stage's time and the blame: whatever is injected, wherever, is named, and sums are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from voicepipe.core.blame import SHARES, Chunk, blame, share, shares_of, split
+from voicepipe.core.budget import Ledger
+from voicepipe.core.events import BlameKind, Part, Share, Stage, Timing, TurnRecord, Verdict, Waits
+
+
+def chunk(queued: float, started: float, finished: float, waits: Waits | None = None, **more: float) -> Chunk:
+    values = {"bound_s": 0.0, "batch_s": 0.0, "taken": finished} | more
+    return Chunk(Timing(queued, started, finished), waits or Waits(), **values)
+
+
+def ms(parts: list[Part] | tuple[Part, ...]) -> dict[str, float]:
+    return {part.kind.value: round(1000 * part.seconds, 6) for part in parts}
+
+
+def test_the_shares_are_the_whole_budget() -> None:
+    """65, 25, 45, 40 and 25 of 200 ms."""
+    assert sum(SHARES.values()) == pytest.approx(1.0)
+    assert [round(200 * SHARES[stage], 6) for stage in Stage] == [65, 25, 45, 40, 25]
+
+
+def test_shares_follow_what_a_machine_is_expected_to_take() -> None:
+    """In proportion; a stage that is not expected on the path has none."""
+    shares = shares_of({Stage.ENDPOINT: 0.12, Stage.TTS: 0.03, Stage.SEND: 0.01})
+    assert [shares[stage] for stage in Stage] == pytest.approx([0.75, 0.0, 0.0, 0.1875, 0.0625])
+
+
+def test_a_chunks_time_is_split_in_the_order_in_which_it_passes() -> None:
+    """A gap, the lower class, the others, the unexplained, the hand-off, service within and beyond the bound, and
+    the way back."""
+    one = chunk(10.01, 10.1, 10.2, Waits(0.02, 0.03, 0.01), bound_s=0.07, batch_s=0.02, taken=10.205)
+    assert ms(split(Stage.LLM, 10.0, 10.21, [one])) == {
+        "unattributed": 10 + 30 + 5,  # before it was queued, after the waits, after it was taken up
+        "blocking": 20,
+        "wait": 30,
+        "hand-off": 10 + 5,
+        "service": 50,
+        "batching": 20,
+        "estimator": 30,
+    }
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "expected"),
+    [
+        (0.0, 0.010, {"blocking": 10}),
+        (0.015, 0.025, {"blocking": 5, "wait": 5}),
+        (0.035, 0.055, {"wait": 5, "hand-off": 10, "service": 5}),
+        (0.085, 0.2, {"service": 5, "estimator": 10, "unattributed": 100}),
+        (0.2, 0.3, {"unattributed": 100}),
+        (0.3, 0.2, {}),
+    ],
+)
+def test_only_what_lies_on_the_path_counts(begin: float, end: float, expected: dict[str, float]) -> None:
+    """A chunk may have been queued before the speech end, and may outlast the span."""
+    one = chunk(0.0, 0.05, 0.1, Waits(0.02, 0.02, 0.01), bound_s=0.04)
+    assert ms(split(Stage.TTS, begin, end, [one])) == expected
+
+
+def test_chunks_of_a_stage_follow_each_other() -> None:
+    """What waits while another one of the stage is served does not wait in vain; the way back lies between."""
+    chunks = [
+        chunk(0.005, 0.03, 0.04, Waits(others_s=0.025)),
+        chunk(0.0, 0.0, 0.02, taken=0.022),
+    ]
+    assert ms(split(Stage.LLM, 0.0, 0.04, chunks)) == {"service": 30, "hand-off": 2, "wait": 8}
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind"),
+    [
+        (Stage.ENDPOINT, "endpoint"),
+        (Stage.ASR, "unattributed"),
+        (Stage.LLM, "unattributed"),
+        (Stage.TTS, "unattributed"),
+        (Stage.SEND, "wait"),
+    ],
+)
+def test_time_without_a_chunk(stage: Stage, kind: str) -> None:
+    """Not knowing is what an endpoint does, and the socket is waited for; elsewhere nothing explains it."""
+    assert ms(split(stage, 1.0, 1.5, [])) == {kind: 500}
+
+
+def test_a_stages_share_is_work_and_the_rest() -> None:
+    """Batching and estimator error are spent at work too."""
+    parts = [
+        Part(Stage.LLM, BlameKind.BLOCKING, 0.02),
+        Part(Stage.LLM, BlameKind.SERVICE, 0.03),
+        Part(Stage.LLM, BlameKind.BATCHING, 0.01),
+        Part(Stage.LLM, BlameKind.ESTIMATOR, 0.02),
+        Part(Stage.LLM, BlameKind.UNATTRIBUTED, 0.01),
+        Part(Stage.TTS, BlameKind.SERVICE, 9.0),
+    ]
+    assert share(Stage.LLM, parts) == Share(pytest.approx(0.03), pytest.approx(0.06))  # type: ignore[arg-type]
+    assert share(Stage.ASR, parts) == Share()
+
+
+def test_blame_falls_on_the_largest_part_beyond_the_plan() -> None:
+    """Service has its share, waiting has none; what a share leaves is a negative part, and the sum is exact."""
+    found = blame(
+        [
+            Part(Stage.ENDPOINT, BlameKind.ENDPOINT, 0.1),
+            Part(Stage.LLM, BlameKind.WAIT, 0.03),
+            Part(Stage.LLM, BlameKind.SERVICE, 0.05),
+            Part(Stage.TTS, BlameKind.UNATTRIBUTED, 0.004),
+            Part(Stage.SEND, BlameKind.CLIENT, 0.02),
+        ],
+        {stage: 0.2 * part for stage, part in SHARES.items()},
+    )
+    assert (found.stage, found.kind) == (Stage.ENDPOINT, BlameKind.ENDPOINT)
+    assert found.over_s == pytest.approx(0.035)
+    assert found.overrun_s == pytest.approx(0.204 - 0.2)
+    assert found.unattributed_s == pytest.approx(0.004)
+    assert [(p.stage.value, p.kind.value, round(1000 * p.seconds, 6)) for p in found.parts] == [
+        ("endpoint", "endpoint", 35),
+        ("asr", "unused", -25),
+        ("llm", "wait", 30),
+        ("llm", "service", 5),
+        ("tts", "unused", -40),
+        ("send", "unused", -5),
+    ]
+
+
+def test_what_nothing_explains_is_said_to_be_so() -> None:
+    """The blame does not go to the next best."""
+    parts = [Part(Stage.ASR, BlameKind.WAIT, 0.1), Part(Stage.TTS, BlameKind.UNATTRIBUTED, 0.3)]
+    found = blame(parts, {})
+    assert (found.stage, found.kind, found.over_s) == (Stage.TTS, BlameKind.UNATTRIBUTED, 0.3)
+    assert found.unattributed_s == 0.3
+
+
+def test_a_turn_exactly_on_its_plan_can_be_blamed() -> None:
+    """A rounding error over the budget makes it late, and leaves no part beyond the plan."""
+    found = blame([Part(Stage.SEND, BlameKind.CLIENT, 0.2)], {Stage.SEND: 0.2})
+    assert (found.over_s, found.overrun_s) == (0.0, 0.0)
+    assert found.kind is not BlameKind.UNUSED
+
+
+# --- injected delays -------------------------------------------------------------------------------------
+
+Delays = dict[tuple[Stage, BlameKind], float]
+"""Seconds of each kind in each stage."""
+
+STAGES = (Stage.ASR, Stage.LLM, Stage.TTS)
+ON_CHUNKS = (
+    BlameKind.BLOCKING,
+    BlameKind.WAIT,
+    BlameKind.HAND_OFF,
+    BlameKind.SERVICE,
+    BlameKind.BATCHING,
+    BlameKind.ESTIMATOR,
+    BlameKind.UNATTRIBUTED,
+)
+SITES = [
+    (Stage.ENDPOINT, BlameKind.ENDPOINT),
+    (Stage.ENDPOINT, BlameKind.BLOCKING),
+    *product(STAGES, ON_CHUNKS),
+    (Stage.SEND, BlameKind.WAIT),
+    (Stage.SEND, BlameKind.CLIENT),
+]
+PLANNED: Delays = {
+    (Stage.ENDPOINT, BlameKind.ENDPOINT): 0.065,
+    (Stage.ASR, BlameKind.SERVICE): 0.025,
+    (Stage.LLM, BlameKind.SERVICE): 0.045,
+    (Stage.TTS, BlameKind.SERVICE): 0.04,
+    (Stage.SEND, BlameKind.CLIENT): 0.025,
+}
+"""A turn that takes its budget of 200 ms, to the stage."""
+
+
+def chain_ahead(ledger: Ledger, spent: Delays, origin: float) -> None:
+    """The reply begins with the final text, and the commit comes while it is thought out."""
+    now = _walk_endpoint(ledger, spent, origin)
+    now = _walk(ledger, Stage.ASR, spent, now)
+    ledger.on_asr_final(now)
+    ledger.on_reply_begun(now)
+    ledger.on_commit(now + 0.001)
+    _walk_reply(ledger, spent, now)
+
+
+def chain_late(ledger: Ledger, spent: Delays, origin: float) -> None:
+    """The reply begins at the commit, which waited for the final text."""
+    now = _walk_endpoint(ledger, spent, origin)
+    now = _walk(ledger, Stage.ASR, spent, now)
+    ledger.on_asr_final(now)
+    ledger.on_commit(now)
+    ledger.on_reply_begun(now)
+    _walk_reply(ledger, spent, now)
+
+
+def _walk_endpoint(ledger: Ledger, spent: Delays, origin: float) -> float:
+    """A frame's chunk may stand behind a lower class; what is left is the VAD's lag and the silence asked for."""
+    queued = origin + spent.get((Stage.ENDPOINT, BlameKind.ENDPOINT), 0.0)
+    blocked_s = spent.get((Stage.ENDPOINT, BlameKind.BLOCKING), 0.0)
+    now = queued + blocked_s
+    ledger.on_service(Stage.ENDPOINT, Timing(queued, now, now), Waits(lower_s=blocked_s))
+    ledger.on_soft_end(origin, now)
+    return now
+
+
+def _walk(ledger: Ledger, stage: Stage, spent: Delays, now: float) -> float:
+    """One chunk with these delays; the unattributed time comes before it is queued, half of the hand-off after it
+    has run."""
+
+    def of(kind: BlameKind) -> float:
+        return spent.get((stage, kind), 0.0)
+
+    queued = now + of(BlameKind.UNATTRIBUTED)
+    half_s = of(BlameKind.HAND_OFF) / 2
+    waits = Waits(of(BlameKind.BLOCKING), of(BlameKind.WAIT), half_s)
+    started = queued + waits.lower_s + waits.others_s + half_s
+    bound_s = of(BlameKind.SERVICE) + of(BlameKind.BATCHING)
+    finished = started + bound_s + of(BlameKind.ESTIMATOR)
+    ledger.on_service(
+        stage,
+        Timing(queued, started, finished),
+        waits,
+        bound_s=bound_s,
+        batch_s=of(BlameKind.BATCHING),
+        now=finished + half_s,
+    )
+    return finished + half_s
+
+
+def _walk_reply(ledger: Ledger, spent: Delays, now: float) -> None:
+    now = _walk(ledger, Stage.LLM, spent, now)
+    ledger.on_clause(now)
+    now = _walk(ledger, Stage.TTS, spent, now)
+    ledger.on_audio(now)
+    now += spent.get((Stage.SEND, BlameKind.WAIT), 0.0)
+    ledger.on_sent(now)
+    ledger.on_heard(now + spent[Stage.SEND, BlameKind.CLIENT] + 0.3, played_s=0.3)
+
+
+Chain = Callable[[Ledger, Delays, float], None]
+
+
+def judged(chain: Chain, spent: Delays, origin: float = 0.0) -> TurnRecord:
+    ledger = Ledger(1, budget_s=0.2, downlink_s=0.01)
+    chain(ledger, spent, origin)
+    return ledger.record()
+
+
+@pytest.mark.parametrize("chain", [chain_ahead, chain_late])
+def test_a_turn_on_its_plan_is_met(chain: Chain) -> None:
+    """So that what is injected is all that there is to blame."""
+    record = judged(chain, {**PLANNED, (Stage.SEND, BlameKind.CLIENT): 0.0249})
+    assert (record.verdict, record.blame) == (Verdict.MET, None)
+
+
+@pytest.mark.parametrize(("stage", "kind"), SITES)
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@given(
+    chain=st.sampled_from([chain_ahead, chain_late]),
+    origin=st.floats(0, 1e5),
+    jitter=st.lists(st.floats(-0.004, 0.004), min_size=len(PLANNED), max_size=len(PLANNED)),
+    noise=st.lists(st.floats(0, 0.003), min_size=len(SITES), max_size=len(SITES)),
+)
+def test_what_is_injected_is_blamed(
+    stage: Stage, kind: BlameKind, chain: Chain, origin: float, jitter: list[float], noise: list[float]
+) -> None:
+    """50 ms of any kind in any stage, among 3 ms of every other one and stages 4 ms off their plan: named, with
+    45 to 55 ms; the parts are the overrun, and the stages the felt gap."""
+    spent = {site: PLANNED[site] + by for site, by in zip(PLANNED, jitter, strict=True)}
+    spent = {site: spent.get(site, by) for site, by in zip(SITES, noise, strict=True)}
+    spent[stage, kind] = (PLANNED[stage, kind] + jitter[0] if (stage, kind) in PLANNED else 0.0) + 0.05
+    record = judged(chain, spent, origin)
+    found = record.blame
+    assert record.verdict is Verdict.MISSED and found is not None and record.felt_estimate_s is not None
+    assert (found.stage, found.kind) == (stage, kind)
+    assert 0.045 <= found.over_s <= 0.055
+    assert found.overrun_s == pytest.approx(record.felt_estimate_s - 0.2, abs=1e-9)
+    assert sum(part.seconds for part in found.parts) + found.unattributed_s == pytest.approx(found.overrun_s)
+    assert sum(part.seconds for part in record.parts) == pytest.approx(record.felt_estimate_s, abs=1e-9)
+    split_again = sum(s.wait_s + s.service_s for s in record.stages.values())
+    assert split_again == pytest.approx(record.felt_estimate_s, abs=1e-3)

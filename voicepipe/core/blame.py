@@ -1,0 +1,126 @@
+"""Where the time of a turn went, and which part of it made the content late.
+
+Pure functions over the chunks of one stage and the ends of its span. Each stage's time is split by what it went to
+(`BlameKind`). Of that, a plan foresees the stages' shares of service, and no waiting at all; late content is blamed
+on the largest part beyond the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from voicepipe.core.events import Blame, BlameKind, Part, Share, Stage, Timing, Waits
+
+SHARES: Mapping[Stage, float] = {
+    Stage.ENDPOINT: 0.325,
+    Stage.ASR: 0.125,
+    Stage.LLM: 0.225,
+    Stage.TTS: 0.2,
+    Stage.SEND: 0.125,
+}
+"""Each stage's part of the budget, for attribution only: slack is global. 65, 25, 45, 40 and 25 of 200 ms."""
+
+_PLANNED = dict.fromkeys(Stage, BlameKind.SERVICE) | {
+    Stage.ENDPOINT: BlameKind.ENDPOINT,
+    Stage.SEND: BlameKind.CLIENT,
+}
+"""The kind of time that a stage's share is meant for."""
+_AT_WORK = {BlameKind.SERVICE, BlameKind.BATCHING, BlameKind.ESTIMATOR}
+_BETWEEN = dict.fromkeys(Stage, BlameKind.UNATTRIBUTED) | {
+    Stage.ENDPOINT: BlameKind.ENDPOINT,
+    Stage.SEND: BlameKind.WAIT,
+}
+"""What the time is in which none of a stage's chunks was queued, running or on its way back."""
+_ROUNDING_S = 1e-9
+
+
+def shares_of(expected_s: Mapping[Stage, float]) -> dict[Stage, float]:
+    """Shares for a machine on which the stages are expected to take so long after the speech end: what the budget
+    leaves beyond their sum is spread in proportion, and so is what it lacks. The sum must be positive."""
+    total = sum(expected_s.values())
+    assert total > 0.0
+    return {stage: expected_s.get(stage, 0.0) / total for stage in Stage}
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One that ran for the turn."""
+
+    timing: Timing
+    waits: Waits
+    bound_s: float
+    """Declared for its service; 0 where none was."""
+    batch_s: float
+    """What companions in a batch added to its service."""
+    taken: float
+    """When its result was taken up by the loop."""
+
+    def spans(self) -> Iterator[tuple[BlameKind, float]]:
+        """(kind, its end) from `queued` to `finished`. Waits come in the order in which a lane causes them: the
+        chunk that ran when this one came, then those that went first, then the hand-off."""
+        timing, waits = self.timing, self.waits
+        blocked = timing.queued + waits.lower_s
+        yield BlameKind.BLOCKING, min(blocked, timing.started)
+        yield BlameKind.WAIT, min(blocked + waits.others_s, timing.started)
+        yield BlameKind.UNATTRIBUTED, timing.started - waits.hand_off_s
+        yield BlameKind.HAND_OFF, timing.started
+        late_s = max(0.0, timing.service_s - self.bound_s) if self.bound_s else 0.0
+        in_time = timing.finished - late_s
+        yield BlameKind.SERVICE, in_time - self.batch_s
+        yield BlameKind.BATCHING, in_time
+        yield BlameKind.ESTIMATOR, timing.finished
+
+
+def split(stage: Stage, begin: float, end: float, chunks: Iterable[Chunk]) -> list[Part]:
+    """Where the time from `begin` to `end` went. Chunks of one stage run one after the other; time in which none
+    was queued, running or on its way back is the endpoint's own, a wait in `send`, and elsewhere unattributed."""
+    between = _BETWEEN[stage]
+    spent: dict[BlameKind, float] = {}
+    at = begin
+
+    def until(kind: BlameKind, instant: float) -> None:
+        nonlocal at
+        instant = min(instant, end)
+        if instant > at:
+            spent[kind] = spent.get(kind, 0.0) + instant - at
+            at = instant
+
+    taken = begin
+    on_path = (chunk for chunk in chunks if chunk.timing.queued < end and chunk.taken > begin)
+    for chunk in sorted(on_path, key=lambda chunk: chunk.timing.started):
+        until(BlameKind.HAND_OFF, min(taken, chunk.timing.started))
+        until(between, chunk.timing.queued)
+        for kind, instant in chunk.spans():
+            until(kind, instant)
+        taken = chunk.taken
+    until(BlameKind.HAND_OFF, taken)
+    until(between, end)
+    return [Part(stage, kind, spent[kind]) for kind in BlameKind if kind in spent]
+
+
+def share(stage: Stage, parts: Iterable[Part]) -> Share:
+    """The stage's sums over a split path."""
+    own = [part for part in parts if part.stage is stage]
+    service_s = sum(part.seconds for part in own if part.kind in _AT_WORK)
+    return Share(sum(part.seconds for part in own) - service_s, service_s)
+
+
+def blame(parts: Sequence[Part], shares_s: Mapping[Stage, float]) -> Blame:
+    """On the largest part beyond the plan; of equal ones the first. `shares_s`: the planned seconds per stage."""
+    over: list[Part] = []
+    for stage in Stage:
+        spent = {part.kind: part.seconds for part in parts if part.stage is stage}
+        planned = _PLANNED[stage]
+        beyond_s = spent.pop(planned, 0.0) - shares_s.get(stage, 0.0)
+        spent[planned if beyond_s > -_ROUNDING_S else BlameKind.UNUSED] = beyond_s
+        over += [Part(stage, kind, spent[kind]) for kind in BlameKind if kind in spent]
+    worst = max(over, key=lambda part: part.seconds)
+    return Blame(
+        stage=worst.stage,
+        kind=worst.kind,
+        over_s=worst.seconds,
+        overrun_s=sum(part.seconds for part in over),
+        parts=tuple(part for part in over if part.kind is not BlameKind.UNATTRIBUTED),
+        unattributed_s=sum(part.seconds for part in over if part.kind is BlameKind.UNATTRIBUTED),
+    )

@@ -1,0 +1,400 @@
+"""What a chunk will take: its mean, and a bound that about one chunk in a hundred exceeds.
+
+Per key, the mean is `a + b * units + c * context`, by recursive least squares on relative errors. The tail is r,
+the ratio of actual to mean; its upper quantile q is followed by online conformal tracking (Gibbs and Candès, 2021),
+`q <- q + eta * (1[r > q] - a)`, which holds the share of misses at `a` in the long run whatever the distribution
+is, and through drift. What is followed is also checked: every bound in force is compared with what came, and where
+the last 1,000 say that it is too low by three sigma, it is widened at once.
+
+A component without time: nothing in here depends on when it happens, so there is no `now` and no deadline.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from heapq import nlargest
+from math import isfinite, sqrt
+from typing import Any
+
+from voicepipe.core.events import WorkKind
+
+MISS_RATE = 0.01
+"""The share of chunks that may take longer than their bound, for planning."""
+FORGETTING = 0.995
+"""Weight of the chunk before the newest: the mean remembers some 200."""
+ANCHOR = 0.1
+"""Information about each coefficient that is never forgotten, as a share of one chunk's. Directions in which
+nothing has been seen of late stay where they were, and no gain exceeds its start."""
+OUTLIER = 3.0
+"""A chunk counts as at most so many times its mean where the mean is fitted: a stall belongs to the tail."""
+LEAST_SCALE = 0.1
+"""No feature is scaled by less of its units than this: 100 ms of audio. Next to 0, it would blow up all others."""
+LEAST_SHARE = 0.1
+"""No mean is below this share of the average chunk: the line may lead below 0, and errors are relative to it."""
+PROFILE_MARGIN = 1.5
+"""Times the mean: the least bound while the tail is not known."""
+KNOWN_AFTER = 10.0
+"""The tail is known once so many misses are to be expected: 1,000 chunks at one in a hundred."""
+STEP, LEAST_STEP = 0.2, 0.03
+"""The first step of the tracked quantile as a share of itself, falling with the root of the chunks seen, and the
+least, with which it follows drift."""
+CHECKED_CHUNKS = 1000
+SIGMAS = 3.0
+WIDENING = 1.25
+DUMP_VERSION = 1
+
+Row = tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class CostKey:
+    """What is fitted together."""
+
+    kind: WorkKind
+    model: str
+    device: str
+    variant: str = ""
+    """"prefill" or "decode" of a WARM or THINK, "first" or "later" piece of a SPEAK; else ""."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much a chunk has to do; known before it runs. Neither is negative.
+
+    Units: HEAR frames; PARTIAL and FINAL seconds of audio in the window; WARM and THINK tokens to read, or to
+    decode; SPEAK characters of the clause for its first piece, samples for later ones.
+    """
+
+    units: float
+    context: float = 0.0
+    """Tokens that the model attends to, where that matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One chunk of a warm-up sweep."""
+
+    key: CostKey
+    size: Size
+    service_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCost:
+    n: int
+    """Chunks learnt from, those of the warm-up and of a loaded calibration included."""
+    coverage: float | None
+    """Share of the last 1,000 chunks that kept to the bound they had been given; None before the first."""
+    q: float
+    """The bound now in force, in means."""
+    base_s: float
+    per_unit_s: float
+    per_context_s: float
+    widened: int
+    """How often the bound was found too low, and widened."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostSnapshot:
+    keys: dict[CostKey, KeyCost]
+
+
+class CostModel:
+    """Costs of every key that a chunk has been seen of. `mean_s` and `bound_s` are None for others."""
+
+    def __init__(self, *, miss_rate: float = MISS_RATE) -> None:
+        assert 0.0 < miss_rate < 0.5
+        self._miss_rate = miss_rate
+        self._costs: dict[CostKey, _Cost] = {}
+
+    def seed(self, samples: Iterable[Sample]) -> None:
+        """Learn from a warm-up sweep. A key that is known already begins anew; the first, cold inference of a
+        model is best left out."""
+        by_key: dict[CostKey, list[tuple[Size, float]]] = {}
+        for sample in samples:
+            _check(sample.size, sample.service_s)
+            by_key.setdefault(sample.key, []).append((sample.size, sample.service_s))
+        for key, seen in by_key.items():
+            mean = _Mean.fitted(seen)
+            tail = _Tail(self._miss_rate)
+            for size, service_s in seen:
+                tail.learn(service_s / mean.at(size))
+            self._costs[key] = _Cost(mean, tail)
+
+    def on_chunk(self, key: CostKey, size: Size, service_s: float) -> None:
+        """A chunk of this size took `service_s`."""
+        if key not in self._costs:
+            self.seed([Sample(key, size, service_s)])
+            return
+        _check(size, service_s)
+        cost = self._costs[key]
+        cost.tail.judge(service_s / cost.mean.at(size))
+        cost.mean.fit(size, service_s)
+
+    def on_censored(self, key: CostKey, size: Size, at_least_s: float) -> None:
+        """A chunk was cut off after `at_least_s`. Where that exceeds its bound, the bound was too low; else nothing
+        follows from it, and nothing at all where the key is not known."""
+        _check(size, at_least_s)
+        bound_s = self.bound_s(key, size)
+        if bound_s is not None and at_least_s > bound_s:
+            self.on_chunk(key, size, at_least_s)
+
+    def mean_s(self, key: CostKey, size: Size) -> float | None:
+        """Positive."""
+        cost = self._costs.get(key)
+        return None if cost is None else cost.mean.at(size)
+
+    def bound_s(self, key: CostKey, size: Size) -> float | None:
+        """Never below the mean."""
+        cost = self._costs.get(key)
+        return None if cost is None else cost.mean.at(size) * cost.tail.ratio
+
+    def snapshot(self) -> CostSnapshot:
+        return CostSnapshot({key: cost.snapshot() for key, cost in self._costs.items()})
+
+    def dump(self) -> dict[str, Any]:
+        """What has been learnt, as plain lists, dicts, strings and numbers."""
+        keys = [
+            {**asdict(key), "kind": key.kind.value, "mean": cost.mean.dump(), "tail": cost.tail.dump()}
+            for key, cost in self._costs.items()
+        ]
+        return {"version": DUMP_VERSION, "miss_rate": self._miss_rate, "keys": keys}
+
+    def load(self, dumped: Mapping[str, Any]) -> None:
+        """Go on from a `dump` of the same miss rate; keys that it holds replace ours. How well bounds were kept
+        begins to be counted anew. Raises ValueError, and then changes nothing."""
+        try:
+            if (dumped["version"], dumped["miss_rate"]) != (DUMP_VERSION, self._miss_rate):
+                raise ValueError("a calibration of another version, or for another miss rate")
+            loaded = {
+                CostKey(WorkKind(entry["kind"]), entry["model"], entry["device"], entry["variant"]): _Cost(
+                    _Mean.load(entry["mean"]), _Tail.load(entry["tail"], self._miss_rate)
+                )
+                for entry in dumped["keys"]
+            }
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a calibration: {error!r}") from error
+        self._costs |= loaded
+
+
+def _check(size: Size, service_s: float) -> None:
+    values = (size.units, size.context, service_s)
+    assert all(isfinite(value) and value >= 0.0 for value in values), values
+
+
+class _Mean:
+    """Recursive least squares over (1, units, context), each in multiples of the first value seen that is not 0, of
+    service in multiples of its average in the beginning. Errors count relative to the prediction, because noise
+    grows with the chunk.
+
+    The information matrix is kept, not its inverse, and leaks towards `ANCHOR` times the unit matrix, around the
+    latest coefficients: it can neither become singular nor wind up where a feature never varies.
+    """
+
+    def __init__(self, unit_s: float) -> None:
+        self._unit_s = max(unit_s, 1e-9)
+        self._scales = [1.0, 0.0, 0.0]
+        """0 where nothing but 0 has been seen."""
+        self._weights = [1.0, 0.0, 0.0]
+        self._information = _anchor()
+        self._average = 1.0
+
+    @classmethod
+    def fitted(cls, seen: Sequence[tuple[Size, float]]) -> _Mean:
+        """Twice over: the second time each chunk is weighed by what the first has made of it."""
+        mean = cls(sum(service_s for _, service_s in seen) / len(seen))
+        for outlier in (float("inf"), OUTLIER):
+            mean._information = _anchor()
+            for size, service_s in seen:
+                mean.fit(size, service_s, outlier=outlier)
+        return mean
+
+    def at(self, size: Size) -> float:
+        return self._at(self._row(size)) * self._unit_s
+
+    def fit(self, size: Size, service_s: float, *, outlier: float = OUTLIER) -> None:
+        for index, value in ((1, size.units), (2, size.context)):
+            if value and not self._scales[index]:
+                self._scales[index] = max(value, LEAST_SCALE)
+        row = self._row(size)
+        mean = self._at(row)
+        service = min(service_s / self._unit_s, outlier * mean)
+        self._average = max(self._average + (1.0 - FORGETTING) * (service - self._average), 1e-6)
+        error = (service - _dot(self._weights, row)) / mean
+        scaled = [value / mean for value in row]
+        for i, line in enumerate(self._information):
+            for j in range(3):
+                line[j] = FORGETTING * line[j] + scaled[i] * scaled[j]
+            line[i] += (1.0 - FORGETTING) * ANCHOR
+        gain = _solve(self._information, scaled)
+        self._weights = [weight + g * error for weight, g in zip(self._weights, gain, strict=True)]
+
+    def coefficients(self) -> Row:
+        """Seconds: of a chunk, per unit and per unit of context."""
+        a, b, c = (w * self._unit_s / (s or 1.0) for w, s in zip(self._weights, self._scales, strict=True))
+        return a, b, c
+
+    def dump(self) -> dict[str, Any]:
+        return {
+            "unit_s": self._unit_s,
+            "scales": list(self._scales),
+            "weights": list(self._weights),
+            "information": [list(line) for line in self._information],
+            "average": self._average,
+        }
+
+    @classmethod
+    def load(cls, dumped: Mapping[str, Any]) -> _Mean:
+        mean = cls(_positive(dumped["unit_s"]))
+        mean._scales = _numbers(dumped["scales"], 3)
+        mean._weights = _numbers(dumped["weights"], 3)
+        mean._information = [_numbers(line, 3) for line in dumped["information"]]
+        mean._average = _positive(dumped["average"])
+        if len(mean._information) != 3:
+            raise ValueError("the information matrix has 3 lines")
+        return mean
+
+    def _row(self, size: Size) -> Row:
+        _, units, context = self._scales
+        return 1.0, size.units / units if units else 0.0, size.context / context if context else 0.0
+
+    def _at(self, row: Row) -> float:
+        return max(_dot(self._weights, row), LEAST_SHARE * self._average)
+
+
+class _Tail:
+    """The upper quantile of r = actual / mean.
+
+    Until it is known the bound is also the k-th largest of the last w ratios, which the next one, exchangeable with
+    them, exceeds with probability k / (w + 1). w is at most 2 / a and k then 2: one stall alone does not rule.
+    """
+
+    def __init__(self, miss_rate: float) -> None:
+        self._miss_rate = miss_rate
+        self._known_after = round(KNOWN_AFTER / miss_rate)
+        self._newest: deque[float] = deque(maxlen=round(2.0 / miss_rate))
+        self._judged = _Counted(CHECKED_CHUNKS)
+        self._since_widened = _Counted(CHECKED_CHUNKS)
+        self._q = PROFILE_MARGIN
+        self._age = 0
+        """Ratios since the start or the last widening."""
+        self.n = 0
+        self.widened = 0
+        self.ratio = PROFILE_MARGIN
+        """The bound in force, in means; at least 1."""
+
+    def learn(self, r: float) -> None:
+        """A ratio for which there was no bound."""
+        self.n += 1
+        self._age += 1
+        self._newest.append(r)
+        step = self._q * max(LEAST_STEP, STEP / sqrt(self._age))
+        self._q = max(1.0, self._q + step * ((r > self._q) - self._miss_rate))
+        known = self.n >= self._known_after
+        self.ratio = self._q if known else max(self._q, PROFILE_MARGIN, self._ranked())
+
+    def judge(self, r: float) -> None:
+        """A ratio for which `ratio` was the bound."""
+        missed = r > self.ratio
+        self._judged.append(missed)
+        self._since_widened.append(missed)
+        self.learn(r)
+        if self._since_widened.true > _most_misses(self._miss_rate):
+            self._q = self.ratio = max(self._q, self.ratio) * WIDENING
+            self._since_widened = _Counted(CHECKED_CHUNKS)
+            self._age = 0
+            self.widened += 1
+
+    def _ranked(self) -> float:
+        rank = max(1, int(self._miss_rate * (len(self._newest) + 1)))
+        return nlargest(rank, self._newest)[-1]
+
+    @property
+    def coverage(self) -> float | None:
+        judged = len(self._judged)
+        return 1.0 - self._judged.true / judged if judged else None
+
+    def dump(self) -> dict[str, Any]:
+        return {"n": self.n, "q": self._q, "age": self._age, "ratio": self.ratio, "newest": list(self._newest)}
+
+    @classmethod
+    def load(cls, dumped: Mapping[str, Any], miss_rate: float) -> _Tail:
+        tail = cls(miss_rate)
+        tail.n, tail._age = round(_positive(dumped["n"])), round(_positive(dumped["age"] + 1)) - 1
+        tail._q, tail.ratio = max(1.0, _positive(dumped["q"])), max(1.0, _positive(dumped["ratio"]))
+        tail._newest.extend(_numbers(dumped["newest"]))
+        return tail
+
+
+class _Counted:
+    """The newest `size` truths, and how many of them are true."""
+
+    def __init__(self, size: int) -> None:
+        self._newest: deque[bool] = deque(maxlen=size)
+        self.true = 0
+
+    def __len__(self) -> int:
+        return len(self._newest)
+
+    def append(self, truth: bool) -> None:
+        if len(self._newest) == self._newest.maxlen:
+            self.true -= self._newest[0]
+        self._newest.append(truth)
+        self.true += truth
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    mean: _Mean
+    tail: _Tail
+
+    def snapshot(self) -> KeyCost:
+        base_s, per_unit_s, per_context_s = self.mean.coefficients()
+        tail = self.tail
+        return KeyCost(tail.n, tail.coverage, tail.ratio, base_s, per_unit_s, per_context_s, tail.widened)
+
+
+def _most_misses(miss_rate: float) -> float:
+    """Three sigma above what is to be expected of `CHECKED_CHUNKS`."""
+    return CHECKED_CHUNKS * miss_rate + SIGMAS * sqrt(CHECKED_CHUNKS * miss_rate * (1.0 - miss_rate))
+
+
+def _anchor() -> list[list[float]]:
+    return [[ANCHOR * (i == j) for j in range(3)] for i in range(3)]
+
+
+def _dot(a: Sequence[float], b: Sequence[float]) -> float:
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def _solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
+    """x of `matrix @ x = right`, for a symmetric matrix whose eigenvalues are at least `ANCHOR`: so then are the
+    pivots, and what rounding has taken from one is put back."""
+    rows = [[*line, value] for line, value in zip(matrix, right, strict=True)]
+    for i, pivot_row in enumerate(rows):
+        pivot_row[i] = max(pivot_row[i], ANCHOR)
+        for row in rows[i + 1 :]:
+            factor = row[i] / pivot_row[i]
+            for j in range(i, 4):
+                row[j] -= factor * pivot_row[j]
+    x = [0.0, 0.0, 0.0]
+    for i in (2, 1, 0):
+        known = sum(rows[i][j] * x[j] for j in range(i + 1, 3))
+        x[i] = (rows[i][3] - known) / rows[i][i]
+    return x
+
+
+def _numbers(values: Sequence[Any], length: int | None = None) -> list[float]:
+    numbers = [float(value) for value in values]
+    if not all(isfinite(number) for number in numbers) or length not in (None, len(numbers)):
+        raise ValueError("a list of finite numbers is too short, too long, or none")
+    return numbers
+
+
+def _positive(value: Any) -> float:
+    (number,) = _numbers([value])
+    if number <= 0.0:
+        raise ValueError(f"{number} is not positive")
+    return number
