@@ -43,7 +43,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core.scheduler": ("core.admission", "core.budget", "core.cost", "core.events"),
     "core.utterance": ("core.events", "core.patience"),
     "core.reply": ("core.budget", "core.clauses", "core.events", "core.playout"),
-    "core.turn_state": ("core.budget", "core.events", "core.patience", "core.reply", "core.utterance"),
+    "core.turn_state": (
+        "core.blame",
+        "core.budget",
+        "core.events",
+        "core.patience",
+        "core.reply",
+        "core.utterance",
+    ),
     "core.turn": (
         "core.budget",
         "core.events",
@@ -67,7 +74,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "ears": ("device", "core.endpoint", "core.events", "core.lull", "engines.base", "ingest", "audio", "errors"),
     "jobs": ("device", "core.events", "core.utterance", "engines.base", "ingest", "audio", "errors"),
     "announce": ("core.events", "wire.messages", "errors"),
-    "services": ("core.events", "device", "engines.base", "config"),
+    "services": ("core.blame", "core.events", "device", "engines.base", "config"),
     "reception": ("announce", "config", "connection", "errors", "services", "session", "wire", "wire.*"),
     "session": (
         "services",

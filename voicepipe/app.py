@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +15,12 @@ from prometheus_client import CollectorRegistry
 from voicepipe.config import Config
 from voicepipe.connection import Connection
 from voicepipe.core.admission import CountAdmission, Grant
+from voicepipe.core.blame import shares_of
 from voicepipe.core.endpoint import RATE_HZ
-from voicepipe.core.events import Timing, Work, WorkKind
+from voicepipe.core.events import Stage, Timing, TurnRecord, Work, WorkKind
+from voicepipe.core.lull import LullSettings
 from voicepipe.core.patience import OPERATING_POINTS
+from voicepipe.core.turn_state import DOWNLINK_S
 from voicepipe.device import Device
 from voicepipe.engines.base import Engines
 from voicepipe.engines.table import plan
@@ -26,7 +29,7 @@ from voicepipe.metrics import Metrics
 from voicepipe.pages import Readiness
 from voicepipe.reception import serve_session
 from voicepipe.server import ServerSettings, VoiceServer
-from voicepipe.services import Services
+from voicepipe.services import Recorder, Services
 from voicepipe.warmup import OnThread, WarmUp, warm_up
 
 T = TypeVar("T")
@@ -43,11 +46,24 @@ class Serving:
     """Runs a blocking engine call on the device's thread, outside any session."""
 
 
-def achievable_ms(warm: WarmUp, config: Config, vad_lag_s: float, frame_s: float) -> float:
-    """Speech end to sound: the VAD notices a frame after its lag; from then on the silence of the operating
-    point and the work run side by side, and the longer of the two counts."""
+def achievable_ms(warm: WarmUp, config: Config, vad_lag_s: float) -> float:
+    """Speech end to sound: the work begins with the lull, the silence of the operating point counts from the VAD's
+    first silent frame; they run side by side, and the longer one counts."""
     silence_s = OPERATING_POINTS[config.operating_point].silence_s(1.0)
-    return 1000 * (vad_lag_s + max(silence_s, frame_s + warm.total_s))
+    return 1000 * max(vad_lag_s + silence_s, LullSettings().hold_s + warm.total_s)
+
+
+def expected_shares(warm: WarmUp, vad_lag_s: float, frame_s: float) -> dict[Stage, float]:
+    """What each stage is planned to take of the budget: in proportion to what it takes on this machine."""
+    return shares_of(
+        {
+            Stage.ENDPOINT: vad_lag_s + frame_s,
+            Stage.ASR: warm.final_s,
+            Stage.LLM: warm.clause_s,
+            Stage.TTS: warm.audio_s,
+            Stage.SEND: DOWNLINK_S,
+        }
+    )
 
 
 @asynccontextmanager
@@ -58,8 +74,10 @@ async def serving(
     tokens: frozenset[str] = frozenset(),
     web_files: Path | None = None,
     on_listening: Callable[[int], None] = lambda port: None,
+    recorders: Sequence[Recorder] = (),
 ) -> AsyncIterator[Serving]:
-    """Listen, load, warm up, and serve while the block runs. Leaving it drains.
+    """Listen, load, warm up, and serve while the block runs. Leaving it drains. `recorders` are told of every chunk
+    and every turn, and may be closed after it.
 
     Raises PortInUse before anything is loaded, then whatever `load` raises.
     """
@@ -74,6 +92,12 @@ async def serving(
 
     def observe(work: Work, timing: Timing, lane: str) -> None:
         metrics.chunk_done(work.kind.stage.value, work.klass.name.lower(), timing.service_s)
+        for recorder in recorders:
+            recorder.on_chunk(work, timing, lane)
+
+    def on_record(session: str, record: TurnRecord) -> None:
+        for recorder in recorders:
+            recorder.on_record(session, record)
 
     where = plan(config.engines, config.limits.max_sessions)
     placement = {WorkKind(kind): lane for kind, lane in where.placement.items()}
@@ -97,7 +121,7 @@ async def serving(
             try:
                 warm = await warm_up(engines, clock, on_thread)
                 vad_frame_s = engines.vad.open().frame_samples / RATE_HZ
-                expected_ms = achievable_ms(warm, config, engines.vad.lag_s, vad_frame_s)
+                expected_ms = achievable_ms(warm, config, engines.vad.lag_s)
                 gc.freeze()  # what is loaded stays: the collector need not walk it again
                 services.append(
                     Services(
@@ -107,8 +131,10 @@ async def serving(
                         metrics,
                         expected_ms,
                         warm.audio_s,
+                        expected_shares(warm, engines.vad.lag_s, vad_frame_s),
                         draining=server.draining,
                         drain_deadline=lambda: server.drain_deadline,
+                        on_record=on_record,
                     )
                 )
                 try:

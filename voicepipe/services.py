@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from voicepipe.config import Config
-from voicepipe.core.events import TurnRecord
+from voicepipe.core.blame import SHARES
+from voicepipe.core.events import Stage, Timing, TurnRecord, Work
 from voicepipe.device import Device
 from voicepipe.engines.base import Engines
 
@@ -26,6 +27,13 @@ class Observer(Protocol):
     def non_finite_samples(self, n_samples: int) -> None: ...
 
 
+class Recorder(Protocol):
+    """Keeps what chunks and turns took: a file, or whoever studies it."""
+
+    def on_chunk(self, work: Work, timing: Timing, lane: str) -> None: ...
+    def on_record(self, session: str, record: TurnRecord) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """What all sessions of a process share."""
@@ -37,6 +45,8 @@ class Services:
     achievable_ms: float | None = None
     first_audio_s: float = 0.0
     """What a clause's first audio took when the engines were warmed."""
+    shares: Mapping[Stage, float] = field(default_factory=lambda: SHARES)
+    """What each stage is planned to take, as fractions of the budget."""
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when sessions shall end with their present turn."""
     drain_deadline: Callable[[], float | None] = lambda: None

@@ -341,6 +341,7 @@ def _turn_settings(
         patience=OPERATING_POINTS[start.operating_point or config.operating_point],
         instructions=start.instructions or config.instructions,
         budget_s=budget_ms / 1000,
+        shares=services.shares,
         manual=start.turn_taking == "manual",
         auto_reply=start.auto_reply and start.mode == "voice",
         warm=services.engines.llm.keeps_prefix,

@@ -26,7 +26,7 @@ def test_a_step_that_stalls_leaves_one_thread() -> None:
 def test_steps_are_compared_with_their_own_size() -> None:
     """Sixteen tokens are no stall of one."""
     assert steadied((1, 0.007), (16, 0.050)).threads == 2
-    assert steadied((1, 0.007), (16, 0.050), (16, 0.4)).threads == 1
+    assert steadied((1, 0.007), (16, 0.050), (16, 0.5)).threads == 1
 
 
 def test_all_threads_are_tried_again_after_a_while() -> None:

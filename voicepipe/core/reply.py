@@ -197,8 +197,12 @@ class Reply:
             revision=ident.revision,
             kind=kind,
             klass=self._klass(now),
-            deadline=self._ledger.deadline,
+            deadline=self._deadline(now),
         )
+
+    def _deadline(self, now: float) -> float | None:
+        """The turn's until content is on its way; after that, when playback would run dry."""
+        return now + self.playout.ahead_s(now) if self._told else self._ledger.deadline
 
     def _klass(self, now: float) -> WorkClass:
         if not self._released:

@@ -417,7 +417,8 @@ class Turns:
     def _open(self, start: int, now: float) -> Turn:
         self._number += 1
         number = self._number
-        ledger = Ledger(number, self._settings.budget_s, self._settings.downlink_s)
+        settings = self._settings
+        ledger = Ledger(number, settings.budget_s, settings.downlink_s, settings.shares)
 
         def make_work(kind: WorkKind, klass: WorkClass) -> Work:
             return Work(

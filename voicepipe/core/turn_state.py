@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from voicepipe.core.blame import SHARES
 from voicepipe.core.budget import Ledger
 from voicepipe.core.events import Line, Stage
 from voicepipe.core.patience import Patience
 from voicepipe.core.reply import Reply, ReplySettings
 from voicepipe.core.utterance import DecodeSettings, Utterance
+
+DOWNLINK_S = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,9 @@ class TurnSettings:
     instructions: str
     decode: DecodeSettings = field(default_factory=DecodeSettings)
     budget_s: float = 0.2
-    downlink_s: float = 0.002
+    shares: Mapping[Stage, float] = field(default_factory=lambda: SHARES)
+    """What each stage is planned to take, as fractions of the budget: for attribution only."""
+    downlink_s: float = DOWNLINK_S
     """Estimated time from the socket to audibility; a loopback's."""
     manual: bool = False
     """Turns end by `on_commit_asked` alone."""

@@ -7,10 +7,10 @@ cores, each barrier waits for the scheduler's next time slice, and a step of 7 m
 
 from __future__ import annotations
 
-STALLED = 6.0
+STALLED = 8.0
 """A step that took so many times the quickest of its size had to wait for a core."""
-CALM_STEPS = 64
-"""So many steps on one thread before all are tried again: about a second of decoding."""
+CALM_STEPS = 24
+"""So many steps on one thread before all are tried again: a third of a second of decoding."""
 
 
 class Steadier:
