@@ -77,6 +77,38 @@ def test_demo_prints_one_object_per_turn_and_nothing_else(tone: Path, tmp_path: 
     assert done.stderr == ""
 
 
+def test_demo_records_its_chunks_and_turns(tone: Path, tmp_path: Path) -> None:
+    """As JSON lines and as a trace; neither holds a word of what was said."""
+    ledger, trace = tmp_path / "l.jsonl", tmp_path / "t.json"
+    done = run(
+        "demo",
+        "--engines",
+        "scripted",
+        "--wav",
+        tone,
+        "--out",
+        tmp_path / "r.wav",
+        "--ledger",
+        ledger,
+        "--trace",
+        trace,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in ledger.read_text().splitlines()]
+    assert {line["chunk"] for line in lines if "chunk" in line} >= {"hear", "final", "think", "speak"}
+    (turn,) = [line for line in lines if "verdict" in line]
+    assert turn["verdict"] == "met" and turn["instants"]["commit"] > 0
+    events = json.loads(trace.read_text())
+    assert {event["ph"] for event in events} >= {"X", "M"}
+    assert "capital" not in ledger.read_text() + trace.read_text()
+
+
+@pytest.mark.parametrize("option", ["--ledger", "--trace"])
+def test_a_record_that_cannot_be_written_is_said_before_anything_else(option: str) -> None:
+    done = run("serve", "--engines", "scripted", option, "/dev/null/x")
+    assert done.returncode == 2 and option in done.stderr
+
+
 def test_demo_for_people_shows_what_was_said_and_the_waterfall(own_cache: Path) -> None:
     """Without a recording the question is synthesised; the WAV's place is said."""
     done = run("demo", "--engines", "scripted")
@@ -152,6 +184,95 @@ def test_a_wrong_argument_is_named(
     assert main([str(tone) if part == "WAV" else part for part in argv]) == 2
     said = capsys.readouterr().err
     assert says in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--llm", "http://"], "--llm"),
+        (["--llm", "ftp://x"], "--llm"),
+        (["--llm", "http://127.0.0.1:99999/v1"], "--llm"),
+        (["--llm", "/nosuch.gguf"], "engines.llm (--llm): there is no model at /nosuch.gguf"),
+        (["--llm", "nosuch.gguf"], "engines.llm (--llm): there is no model at nosuch.gguf"),
+        (["--llm", "~/nosuch.gguf"], "engines.llm (--llm): there is no model at ~/nosuch.gguf"),
+        (["--llm", "FOLDER"], "is no file"),
+        (["--llm", "gpt-17"], "engines.llm (--llm): no model is called 'gpt-17'"),
+        (["--llm", ""], "engines.llm (--llm): no model is called ''"),
+        (["--llm", "whisper-base"], "engines.llm (--llm): whisper-base is a model for asr, not for llm"),
+        (["--asr", "./nowhere"], "engines.asr (--asr): there is no model at ./nowhere"),
+        (["--asr", "FILE"], "is a file"),
+        (["--voice", "a/b/c.onnx"], "engines.tts (--voice): there is no model at a/b/c.onnx"),
+        (["--voice", "small.en"], "engines.tts (--voice): no model is called 'small.en'"),
+        (["--host", ""], "host"),
+    ],
+)
+@pytest.mark.parametrize("check", [True, False])
+def test_what_cannot_start_is_told_before_anything_is_fetched(
+    check: bool,
+    argv: list[str],
+    says: str,
+    tone: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By --check and by a real start alike: status 2, one line with the option."""
+
+    def resolve(*_: object) -> None:
+        raise AssertionError("a model is looked for")
+
+    monkeypatch.setattr("voicepipe.models.store.ModelStore.resolve", resolve)
+    places = {"FOLDER": str(tone.parent), "FILE": str(tone)}
+    flags = [places.get(part, part) for part in argv]
+    assert main(["serve", *(["--check"] if check else []), *flags]) == 2
+    said = capsys.readouterr()
+    assert says in said.err and len(said.err.splitlines()) == 1
+    assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--llm", "FILE", "--voice", "FILE", "--asr", "FOLDER"],
+        ["--llm", "org/name:model.gguf", "--asr", "small.en", "--voice", "org/voice:a/b.onnx"],
+        ["--llm", "https://host.example/v1", "--asr", "org/whisper"],
+        ["--engines", "scripted", "--llm", "/nosuch.gguf"],
+    ],
+)
+def test_check_lets_pass_what_may_start(argv: list[str], tone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What lies there, what a hub may have, and what scripted engines never look at; nothing is fetched."""
+    places = {"FOLDER": str(tone.parent), "FILE": str(tone)}
+    assert main(["serve", "--check", *(places.get(part, part) for part in argv)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "argv", [["talk", "--wav", ""], ["demo", "--wav", ""], ["talk", "--out", ""], ["serve", "--config", ""]]
+)
+def test_an_empty_name_is_called_so(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """It would be the current folder."""
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2
+    assert f"argument {argv[1]}: an empty name was given" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["demo", "talk"])
+def test_a_folder_is_no_recording(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And is there, so that "no such file" would be wrong."""
+    assert main([command, "--wav", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"voicepipe: {tmp_path} is a folder, not a recording\n"
+
+
+@pytest.mark.parametrize("sign", ["\n", "\x1b", "\u20ac"])
+def test_a_token_that_cannot_be_sent_is_not_shown(
+    sign: str, tone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2, before anything is connected."""
+    monkeypatch.setenv("VOICEPIPE_TOKEN", f"hush{sign}hush")
+    assert main(["talk", "--url", "ws://127.0.0.1:9", "--wav", str(tone)]) == 2
+    said = capsys.readouterr()
+    assert "VOICEPIPE_TOKEN" in said.err and "hush" not in said.err + said.out
+    assert len(said.err.splitlines()) == 1
 
 
 def test_an_unknown_key_of_the_configuration_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,6 +45,13 @@ def test_values_land_in_their_tables() -> None:
         ({"limits": {"max_sessions": 0}}, "limits.max_sessions", ">= 1"),
         ({"operating_point": "faster"}, "operating_point", "faster"),
         ({"engines": {"kind": 3}}, "engines.kind", "str"),
+        ({"host": ""}, "host", ">= 1"),
+        ({"engines": {"language": "z"}}, "engines.language", "such as de"),
+        ({"engines": {"language": "DE"}}, "engines.language", "such as de"),
+        ({"engines": {"language": "de-AT"}}, "engines.language", "such as de"),
+        ({"engines": {"language": "german"}}, "engines.language", "such as de"),
+        ({"engines": {"language": "de\n"}}, "engines.language", "such as de"),
+        ({"engines": {"language": ""}}, "engines.language", "such as de"),
     ],
 )
 def test_a_wrong_value_names_field_and_limit(values: dict[str, object], field: str | None, says: str) -> None:
@@ -54,3 +61,52 @@ def test_a_wrong_value_names_field_and_limit(values: dict[str, object], field: s
     assert caught.value.field == field
     assert says in caught.value.message
     assert caught.value.exit_status == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("http://", "names no host"),
+        ("http:///v1", "names no host"),
+        ("http://:8000/v1", "names no host"),
+        ("http://127.0.0.1:99999/v1", "from 1 to 65535"),
+        ("http://127.0.0.1:0/v1", "from 1 to 65535"),
+        ("http://127.0.0.1:http/v1", "from 1 to 65535"),
+        ("http://a..b/v1", "host cannot be read"),
+        ("http://[::1/v1", "host cannot be read"),
+        ("http://two words/v1", "white space"),
+        ("http://host/v1\n", "white space"),
+        ("ftp://x", "neither http:// nor https://"),
+        ("ws://127.0.0.1:8000", "neither http:// nor https://"),
+        ("http://user:pass@host:99999", "from 1 to 65535"),
+    ],
+)
+def test_an_endpoint_that_is_no_url_is_refused(url: str, says: str) -> None:
+    """The setting and its flag are named, the URL is not shown: it may hold a password."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config({"engines": {"llm": url}})
+    assert caught.value.field == "engines.llm"
+    assert "--llm" in caught.value.message and says in caught.value.message
+    assert "pass" not in caught.value.message and "99999" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "http://127.0.0.1:8000/v1",
+        "https://[::1]/v1",
+        "http://localhost:65535",
+        "https://u:p@host.example/v1",
+        "org/name",
+    ],
+)
+def test_an_endpoint_that_may_be_one_is_taken(spec: str) -> None:
+    """Whether somebody answers there is seen when it is asked."""
+    assert parse_config({"engines": {"llm": spec}}).engines.llm == spec
+
+
+@pytest.mark.parametrize("code", [None, "de", "yue"])
+def test_language_codes(code: str | None) -> None:
+    """Of two or three letters, or none to detect it."""
+    values = {} if code is None else {"language": code}
+    assert parse_config({"engines": values}).engines.language == code

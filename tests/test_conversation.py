@@ -22,10 +22,10 @@ from voicepipe.config import Config, EnginesConfig, LimitsConfig, ScriptedConfig
 from voicepipe.conversation import Call, converse, load_clips, spoken_question
 from voicepipe.engines.scripted import ScriptedTts
 from voicepipe.engines.table import load
-from voicepipe.errors import AudioFileError, ConnectionLost, ServerUnreachable
-from voicepipe.show import JsonLines
+from voicepipe.errors import AudioFileError, ConnectionLost, NoMicrophone, ServerUnreachable
+from voicepipe.show import Display, JsonLines
 from voicepipe.wire import native
-from voicepipe_client import make_clip
+from voicepipe_client import Event, make_clip
 
 CONFIG = Config(
     port=0,
@@ -139,6 +139,49 @@ async def test_a_cancelled_talk_leaves_summary_and_wav(tmp_path: Path) -> None:
     summary = json.loads(said.getvalue().splitlines()[-1])["summary"]
     assert (summary["turns"], summary["ended"], summary["error"]) == (1, "interrupted", None)
     assert len(read_wav(out, max_seconds=60)[0]) > 0
+
+
+async def test_a_talk_that_is_cancelled_in_a_turn_says_so() -> None:
+    """Not that nothing was heard: the server had shown that it listened."""
+
+    async def then(ws: ServerConnection) -> None:
+        while not any((await ws.recv())[8:]):
+            pass
+        await ws.send(native.encode_server(native.SpeechStarted(turn=1)))
+        await ws.wait_closed()
+
+    class Seen(Display):
+        def on_event(self, event: Event, now: float) -> None:
+            assert event == native.SpeechStarted(turn=1)
+            seen.set()
+
+    seen, said = asyncio.Event(), io.StringIO()
+    async with Scripted(then).listening() as url:
+        talking = asyncio.ensure_future(converse(Call(url), [CLIP], Seen(said)))
+        await seen.wait()
+        talking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await talking
+    assert said.getvalue().splitlines()[-1] == "interrupted"
+    assert "no turn" not in said.getvalue()
+
+
+async def test_without_a_microphone_only_the_error_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says why nothing was said."""
+
+    class NoDevice:
+        def __init__(self, rate_hz: int) -> None:
+            raise NoMicrophone("no microphone can be opened")
+
+    async def then(ws: ServerConnection) -> None:
+        await ws.wait_closed()
+
+    monkeypatch.setattr("voicepipe.conversation.Microphone", NoDevice)
+    said = io.StringIO()
+    async with Scripted(then).listening() as url:
+        with pytest.raises(NoMicrophone):
+            await converse(Call(url), [], Display(said))
+    assert "no turn" not in said.getvalue()
 
 
 async def test_a_server_that_hears_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

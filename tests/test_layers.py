@@ -169,6 +169,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "models",
         "models.*",
         "resources",
+        "ledgers",
+        "services",
         "show",
         "signals",
         "sim",

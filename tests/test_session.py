@@ -303,6 +303,23 @@ def test_the_operating_point_decides_how_long_is_waited() -> None:
     assert gaps["fast"] < 0.15 < gaps["balanced"] < 0.35 < 1.3 < gaps["safe"] < 1.5
 
 
+@pytest.mark.parametrize(
+    ("enforcement", "verdict"), [("degrade", "missed"), ("observe", "missed"), ("enforce", "refused")]
+)
+def test_enforcement_decides_what_a_late_turn_gets(enforcement: Any, verdict: str) -> None:
+    """An answer all the same, or none."""
+
+    async def script(caller: Caller) -> None:
+        await caller.start(enforcement=enforcement)
+        await caller.speak(1.0)
+        await caller.pause_until(wire.TurnEnded)
+        await caller.end()
+
+    caller = call(script, engines(ScriptedConfig(llm_prefill_ms=1500)))
+    assert caller.verdicts == [verdict]
+    assert bool(caller.of(wire.AudioFrame)) == (verdict == "missed")
+
+
 @pytest.mark.parametrize("rate", [8_000, 24_000, 44_100, 48_000])
 def test_any_input_rate_is_heard(rate: int) -> None:
     """The endpoint works on the 16 kHz clock."""

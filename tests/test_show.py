@@ -6,6 +6,8 @@ import io
 import json
 from pathlib import Path
 
+import pytest
+
 from voicepipe.errors import Refused
 from voicepipe.show import Display, JsonLines
 from voicepipe.wire import messages as wire
@@ -103,8 +105,17 @@ def test_elsewhere_only_what_is_final_is_printed() -> None:
     ]
 
 
-def test_no_turn_at_all_is_said() -> None:
-    """Silence is not left unexplained."""
+@pytest.mark.parametrize(
+    ("ended", "says"),
+    [
+        ("done", "no turn: nothing was said, or nothing was heard in it\n"),
+        ("interrupted", "interrupted\n"),
+        ("lost", ""),
+        ("failed", ""),
+    ],
+)
+def test_no_turn_at_all_is_said(ended: str, says: str) -> None:
+    """Silence is not left unexplained; where it ended otherwise, nothing is guessed about what was said."""
     out = io.StringIO()
-    Display(out).on_end({"turns": 0}, None)
-    assert "no turn" in out.getvalue()
+    Display(out).on_end({"turns": 0, "unheard_clips": [], "ended": ended}, None)
+    assert out.getvalue() == says

@@ -10,22 +10,27 @@ import re
 import signal
 import sys
 import tomllib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import msgspec
 
 from voicepipe import __version__
 from voicepipe.app import Serving, serving
-from voicepipe.config import Config, parse_config
+from voicepipe.config import Config, EnginesConfig, parse_config
 from voicepipe.conversation import Call, check_out, converse, load_clips, spoken_question
 from voicepipe.engines.base import Engines
-from voicepipe.engines.table import find_models, load
+from voicepipe.engines.table import find_models, is_url, load
 from voicepipe.errors import ConfigError, EngineError, Refused, VoicepipeError
+from voicepipe.ledgers import LedgerWriter
+from voicepipe.models.catalog import CATALOG, Kind
 from voicepipe.models.place import default_root
 from voicepipe.models.progress import TerminalReporter, size_text
+from voicepipe.models.spec import WHISPER_SIZES, hub_id, looks_like_path
 from voicepipe.models.store import ModelStore
 from voicepipe.resources import browser_dir
+from voicepipe.services import Recorder
 from voicepipe.show import Display, JsonLines, Reporter
 from voicepipe.signals import (
     Terminated,
@@ -35,6 +40,7 @@ from voicepipe.signals import (
     sigterm_raises,
     status_of_signal,
 )
+from voicepipe.trace import TraceWriter
 
 DEFAULT_URL = "ws://127.0.0.1:8765"
 BUDGET_MS = (1.0, 60_000.0)
@@ -165,8 +171,8 @@ def _add_models(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _add_clips(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--wav", action="append", type=Path, metavar="F", help="say this recording (repeatable)")
-    parser.add_argument("--out", type=Path, metavar="F", help="write the replies to this WAV")
+    parser.add_argument("--wav", action="append", type=_path, metavar="F", help="say this recording (repeatable)")
+    parser.add_argument("--out", type=_path, metavar="F", help="write the replies to this WAV")
     parser.add_argument("--json", action="store_true", help="one JSON object per turn, a summary last")
 
 
@@ -180,7 +186,7 @@ def _add_promise(parser: argparse.ArgumentParser) -> None:
 
 def _add_engines(parser: argparse.ArgumentParser) -> None:
     _add_promise(parser)
-    parser.add_argument("--config", type=Path, metavar="F.toml", help="configuration file")
+    parser.add_argument("--config", type=_path, metavar="F.toml", help="configuration file")
     parser.add_argument("--engines", choices=("default", "scripted"), help="real models, or scripted stand-ins")
     parser.add_argument(
         "--llm", metavar="SPEC", help="GGUF file, hub id, or http(s) URL of an OpenAI-compatible endpoint"
@@ -188,6 +194,22 @@ def _add_engines(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--llm-model", metavar="NAME", help="the model's name at that endpoint")
     parser.add_argument("--asr", metavar="SPEC", help="faster-whisper model: name, folder or hub id")
     parser.add_argument("--voice", metavar="SPEC", help="Piper voice: .onnx file or hub id")
+    parser.add_argument(
+        "--ledger",
+        type=_path,
+        metavar="F.jsonl",
+        help="record every chunk and turn, a JSON object per line (no words)",
+    )
+    parser.add_argument(
+        "--trace", type=_path, metavar="F.json", help="the same as a Chrome trace; open it in Perfetto"
+    )
+
+
+def _path(text: str) -> Path:
+    """`Path("")` would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name was given")
+    return Path(text)
 
 
 def _budget_ms(args: argparse.Namespace) -> float | None:
@@ -203,7 +225,7 @@ def _budget_ms(args: argparse.Namespace) -> float | None:
 
 
 def _config(args: argparse.Namespace) -> Config:
-    """File first, then flags. Raises ConfigError."""
+    """File first, then flags. Raises ConfigError; fetches and loads nothing."""
     values: dict[str, object] = {}
     if args.config is not None:
         try:
@@ -234,7 +256,9 @@ def _config(args: argparse.Namespace) -> Config:
         if not isinstance(target, dict):
             raise ConfigError(f"{table} must be a table", field=table)
         target.update({key: value for key, value in flags.items() if value is not None})
-    return parse_config(values)
+    config = parse_config(values)
+    _check_models(config.engines)
+    return config
 
 
 # --- models
@@ -260,6 +284,38 @@ def _fetch(args: argparse.Namespace) -> int:
     return 0
 
 
+def _check_models(engines: EnginesConfig) -> None:
+    """Whether every model that will be needed is here or can be asked for: before anything is fetched, so that a
+    slip in one name costs no download of the others. Raises ConfigError."""
+    if engines.kind == "scripted":
+        return
+    _check_model(engines.asr, "asr", "engines.asr", "--asr")
+    if not is_url(engines.llm):
+        _check_model(engines.llm, "llm", "engines.llm", "--llm")
+    _check_model(engines.tts, "tts", "engines.tts", "--voice")
+
+
+def _check_model(spec: str, kind: Kind, field: str, option: str) -> None:
+    """In the order in which the store resolves: what lies there, a known name, a path, a hub's."""
+    place = os.path.expanduser(spec)
+    known = CATALOG.get(spec)
+    wrong = None
+    if os.path.exists(place):
+        if kind == "asr" and not os.path.isdir(place):
+            wrong = f"{spec} is a file; a faster-whisper model is a folder"
+        elif kind != "asr" and not os.path.isfile(place):
+            wrong = f"{spec} is no file; the model's file is needed"
+    elif known is not None:
+        if known.kind != kind:
+            wrong = f"{spec} is a model for {known.kind}, not for {kind}"
+    elif looks_like_path(spec):
+        wrong = f"there is no model at {spec}"
+    elif hub_id(spec) is None and not (kind == "asr" and spec in WHISPER_SIZES):
+        wrong = f"no model is called {spec!r}; `voicepipe models` lists the known ones"
+    if wrong is not None:
+        raise ConfigError(f"{field} ({option}): {wrong}", field=field)
+
+
 def _loader(config: Config, store: ModelStore) -> Callable[[], Engines]:
     """Fetches what is missing now, with progress; what it returns loads later, in a thread."""
     models = find_models(config.engines, store.resolve)
@@ -275,11 +331,26 @@ def _serve(args: argparse.Namespace) -> int:
     if args.check:
         print(msgspec.json.format(msgspec.json.encode(config), indent=2).decode())
         return 0
-    loader = _loader(config, _store())
-    return asyncio.run(_serve_until_told(config, loader))
+    with _recorders(args) as recorders:
+        loader = _loader(config, _store())
+        return asyncio.run(_serve_until_told(config, loader, recorders))
 
 
-async def _serve_until_told(config: Config, loader: Callable[[], Engines]) -> int:
+@contextmanager
+def _recorders(args: argparse.Namespace) -> Iterator[list[Recorder]]:
+    """Opened before anything is fetched or loaded. Raises ConfigError."""
+    if args.ledger is not None and args.ledger == args.trace:
+        raise ConfigError("--ledger and --trace name the same file", field="--trace")
+    with ExitStack() as stack:
+        recorders: list[Recorder] = []
+        if args.ledger is not None:
+            recorders.append(stack.enter_context(closing(LedgerWriter(args.ledger))))
+        if args.trace is not None:
+            recorders.append(stack.enter_context(closing(TraceWriter(args.trace))))
+        yield recorders
+
+
+async def _serve_until_told(config: Config, loader: Callable[[], Engines], recorders: Sequence[Recorder]) -> int:
     once, twice = asyncio.Event(), asyncio.Event()
     ready: list[Serving] = []
 
@@ -299,7 +370,12 @@ async def _serve_until_told(config: Config, loader: Callable[[], Engines]) -> in
     tokens = frozenset(t for t in os.environ.get("VOICEPIPE_SERVER_TOKENS", "").split(",") if t)
     with on_signals(tell):
         async with serving(
-            config, loader, tokens=tokens, web_files=browser_dir(), on_listening=listening
+            config,
+            loader,
+            tokens=tokens,
+            web_files=browser_dir(),
+            on_listening=listening,
+            recorders=recorders,
         ) as served:
             ready.append(served)
             print(_ready_text(config, served), flush=True)
@@ -346,18 +422,19 @@ def _demo(args: argparse.Namespace) -> int:
     folder = default_root(os.environ) / "demo"
     out = args.out or folder / "reply.wav"
     check_out(out)
-    loader = _loader(config, _store())
     reporter = _reporter(args)
 
-    async def run() -> bool:
+    async def run(loader: Callable[[], Engines], recorders: Sequence[Recorder]) -> bool:
         reporter.say("loading the engines")
-        async with serving(config, loader) as served:
+        async with serving(config, loader, recorders=recorders) as served:
             reporter.say(_ready_text(config, served))
             question = clips or [await spoken_question(served.engines.tts, folder, served.on_thread)]
             call = Call(f"ws://127.0.0.1:{served.server.port}", out=out)
             return await converse(call, question, reporter)
 
-    return _report(run(), reporter)
+    with _recorders(args) as recorders:
+        loader = _loader(config, _store())
+        return _report(run(loader, recorders), reporter)
 
 
 def _talk(args: argparse.Namespace) -> int:

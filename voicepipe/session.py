@@ -331,17 +331,19 @@ def _turn_settings(
     services: Services, start: wire.SessionStart, budget_ms: float, output_rate: int
 ) -> TurnSettings:
     config = services.config
+    enforcement = start.enforcement or config.enforcement
     return TurnSettings(
         reply=ReplySettings(
             PlayoutSettings(output_rate),
             max_tokens=config.max_reply_tokens,
             first_audio_s=services.first_audio_s,
-            may_cut=core.Rung.SHORT_CLAUSE in config.ladder,
+            may_cut=core.Rung.SHORT_CLAUSE in config.ladder and enforcement != "observe",
         ),
         patience=OPERATING_POINTS[start.operating_point or config.operating_point],
         instructions=start.instructions or config.instructions,
         budget_s=budget_ms / 1000,
         shares=services.shares,
+        enforce=enforcement == "enforce",
         manual=start.turn_taking == "manual",
         auto_reply=start.auto_reply and start.mode == "voice",
         warm=services.engines.llm.keeps_prefix,

@@ -85,9 +85,16 @@ class Display:
         if (unheard := unheard_text(summary)) is not None:
             self._line(unheard)
         elif summary["turns"] == 0:
-            self._line("no turn: nothing was said, or nothing was heard in it")
+            self._no_turn(summary["ended"])
         if written is not None:
             self._line(f"the replies are in {written}")
+
+    def _no_turn(self, ended: object) -> None:
+        """Of a session that was lost or failed the error tells, which comes next."""
+        if ended == "interrupted":
+            self._line("interrupted")
+        elif ended == "done":
+            self._line("no turn: nothing was said, or nothing was heard in it")
 
     def on_refused(self, refused: Refused) -> None:
         """The error says it."""

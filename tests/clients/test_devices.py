@@ -106,7 +106,10 @@ async def test_no_device(devices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     devices = fresh(monkeypatch)
-    with pytest.raises(MissingExtra, match=r"\[mic\].*--wav"):
+    with pytest.raises(
+        MissingExtra,
+        match=r"pip install 'voicepipe-realtime\[mic\]' \(from a checkout: pip install -e '\.\[mic\]'\).*--wav",
+    ):
         await devices.Microphone(16_000).__aenter__()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from voicepipe.errors import UsageError
-from voicepipe_client.opening import masked, voice_url
+from voicepipe_client.opening import check_token, masked, voice_url
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,18 @@ def test_errors_show_no_password(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         voice_url(url, None, None)
     assert "pw" not in caught.value.message
+
+
+@pytest.mark.parametrize("sign", ["\n", "\r", "\0", "\x7f", "\u200b", "\udcff", "\u20ac"])
+def test_a_token_that_no_header_can_carry_is_wrong_usage(sign: str) -> None:
+    """The text shows nothing of it."""
+    with pytest.raises(UsageError) as caught:
+        check_token(f"hush{sign}hush")
+    assert caught.value.field == "token"
+    assert "hush" not in caught.value.message and "VOICEPIPE_TOKEN" in caught.value.message
+
+
+@pytest.mark.parametrize("token", [None, "", "abc.DEF-123_~+/=", "two words", "schl\u00fcssel"])
+def test_other_tokens_are_taken(token: str | None) -> None:
+    """None and an empty one are none."""
+    check_token(token)

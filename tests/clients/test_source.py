@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -142,3 +143,24 @@ def test_a_file_is_brought_to_the_session_rate(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(AudioFileError):
         load_clip(tmp_path / "none.wav", RATE)
+
+
+def test_what_is_there_and_no_recording_is_called_what_it_is(tmp_path: Path) -> None:
+    """Not "no such file"; a pipe is not opened, which would wait for a writer."""
+    pipe = tmp_path / "pipe.wav"
+    os.mkfifo(pipe)
+    with pytest.raises(AudioFileError, match=r"is a folder, not a recording"):
+        load_clip(tmp_path, RATE)
+    with pytest.raises(AudioFileError, match=r"pipe\.wav is a pipe, not a recording"):
+        load_clip(pipe, RATE)
+    with pytest.raises(AudioFileError, match=r"is a device or socket, not a recording"):
+        load_clip(os.devnull, RATE)
+
+
+def test_a_name_that_no_file_can_have_is_told(tmp_path: Path) -> None:
+    """In the system's words."""
+    with pytest.raises(AudioFileError, match="File name too long"):
+        load_clip(tmp_path / ("x" * 300), RATE)
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(AudioFileError, match="no such file"):
+        load_clip(tmp_path / "file" / "q.wav", RATE)

@@ -311,6 +311,35 @@ def test_replies_ahead_that_were_in_vain_too_long_wait_for_the_pause() -> None:
     assert "THINK" in kinds(talk.soft_end(1.8))
 
 
+def test_an_enforced_turn_without_content_is_refused_at_its_deadline() -> None:
+    """200 ms after speech end, and nothing of it is said; the words stay in the history."""
+    talk = Talk(enforce=True)
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    talk.soft_end(1.0)
+    talk.hear("Hello there.", 1.05)
+    talk.silence(0.1, 1.1)
+    assert talk.turns.next_deadline() == pytest.approx(1.2)
+    assert talk.do(talk.turns.on_timer(1.19)) == []
+    retire, ended = talk.do(talk.turns.on_timer(1.2))
+    assert retire == Retire(2, 0)
+    assert isinstance(ended, TurnEnded) and ended.record.verdict is Verdict.REFUSED
+    assert talk.turns.snapshot().history == (Line("user", "Hello there."),)
+    assert talk.turns.on_timer(1.3) == [] and talk.turns.next_deadline() is None
+
+
+def test_an_enforced_turn_with_content_in_time_is_not_refused() -> None:
+    talk = Talk(enforce=True)
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    talk.soft_end(1.0)
+    talk.hear("Hello there.", 1.05)
+    talk.do(talk.turns.on_thought(talk.asked[WorkKind.THINK], "Yes.", True, NO_TIME, 1.07))
+    talk.do(talk.turns.on_spoken(talk.asked[WorkKind.SPEAK], pcm(0.5), True, NO_TIME, 1.09))
+    assert "ReplyAudio" in kinds(talk.silence(0.1, 1.1))
+    assert not any(isinstance(command, TurnEnded) for command in talk.turns.on_timer(1.2))
+
+
 def test_slow_partials_are_asked_for_less_often() -> None:
     """The hop follows a smoothed mean of what the steps took."""
     talk = Talk()

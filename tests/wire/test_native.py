@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 import tracemalloc
+import unicodedata
 from typing import Any, get_args
 
 import msgspec
@@ -187,6 +190,10 @@ BAD_FIELDS: list[tuple[dict[str, Any], str, str]] = [
     ({"type": "input.text", "text": ""}, "text", "more than white space"),
     ({"type": "input.text", "text": " \t\n\u00a0\u3000"}, "text", "more than white space"),
     ({"type": "history.add", "role": "user", "text": " "}, "text", "more than white space"),
+    ({"type": "input.text", "text": "\u200b"}, "text", "invisible"),
+    ({"type": "input.text", "text": "\0"}, "text", "invisible"),
+    ({"type": "input.text", "text": "\ufeff \u2028\u202e\x7f\U000e0041"}, "text", "invisible"),
+    ({"type": "history.add", "role": "user", "text": "\u00ad\n"}, "text", "invisible"),
     ({"type": "input.text", "text": "x" * 8193}, "text", "8192"),
     ({"type": "history.add", "role": "tool", "text": "x"}, "role", "assistant, system, user"),
     ({"type": "history.add", "role": "user", "text": "x" * 8193}, "text", "8192"),
@@ -203,6 +210,25 @@ def test_a_bad_field_is_named_with_its_limit(message: dict[str, Any], field: str
     assert caught.value.field == field
     assert limit in caught.value.message
     assert caught.value.message.startswith(f"{message['type']}: {field}: ")
+
+
+def test_blank_are_the_characters_that_unicode_calls_so() -> None:
+    """Control, format and space; each alone is no text. This Python may not know the newest ones yet."""
+    visible = re.compile(m._VISIBLE)
+    kinds = {unicodedata.category(char) for char in map(chr, range(sys.maxunicode + 1)) if not visible.match(char)}
+    assert kinds - {"Cn"} == {"Cc", "Cf", "Zs", "Zl", "Zp"}
+    wrong = [
+        char
+        for char in map(chr, range(sys.maxunicode + 1))
+        if visible.match(char) and unicodedata.category(char) in kinds - {"Cn"}
+    ]
+    assert wrong == []
+
+
+def test_a_single_visible_character_is_text() -> None:
+    """Among invisible ones, which stay: they join emoji and shape scripts."""
+    for text in ("\u200b?\u200b", "\U0001f469\u200d\U0001f52c", "\u0645\u06cc\u200c\u062e"):
+        assert native.decode_client(json.dumps({"type": "input.text", "text": text})) == m.InputText(text)
 
 
 def test_values_at_the_edge_are_good() -> None:
@@ -435,7 +461,7 @@ client_messages = st.one_of(
         resume=st.none() | st.booleans() | st.text(min_size=1, max_size=128),
         tools=st.lists(st.builds(m.ToolSpec, st.text(min_size=1, max_size=128))).map(tuple),
     ),
-    st.builds(m.InputText, st.text(max_size=300).filter(str.strip)),
+    st.builds(m.InputText, st.text(max_size=300).filter(re.compile(m._VISIBLE).search)),
     st.builds(m.HistoryTruncate, st.integers(0, 2**32 - 1), st.floats(0, m.MAX_MS)),
 )
 

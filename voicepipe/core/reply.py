@@ -93,6 +93,11 @@ class Reply:
         return Stage.TTS if self._speaking else None
 
     @property
+    def on_its_way(self) -> bool:
+        """The first of its content has been handed out."""
+        return self._told
+
+    @property
     def silent(self) -> bool:
         """It is complete, and there is nothing to be heard in it."""
         return self._spoken_out and self.playout.snapshot().ready_samples == 0

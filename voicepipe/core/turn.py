@@ -5,6 +5,7 @@
     COMMITTED -- speech within the grace time -------->  HEARING    epoch + 1; both halves become one turn
     COMMITTED -- speech after it, or a cancel -------->  ENDED      epoch + 1; history keeps what was heard
     COMMITTED -- reply heard ------------------------->  ENDED
+    COMMITTED -- deadline without content, if enforced >  ENDED      epoch + 1; `refused`
     any       -- an engine fails or hangs ------------>  ENDED      `failed`
 
 At most one turn is not ENDED. Where what was heard sounds like all of it, the reply is made ahead, under the epoch
@@ -234,12 +235,16 @@ class Turns:
         deadlines = [turn.reply.next_deadline() if turn.reply is not None else None]
         if turn.owed is not None:
             deadlines.append(turn.progress + self._settings.engine_timeout_s)
+        deadlines.append(self._refuse_at(turn))
         return min((d for d in deadlines if d is not None), default=None)
 
     def on_timer(self, now: float) -> list[TurnCommand]:
         turn = self._turn
         if turn is None or turn.phase is Phase.ENDED:
             return []
+        refuse_at = self._refuse_at(turn)
+        if refuse_at is not None and now >= refuse_at:
+            return self._refuse(turn, now)
         stage = turn.owed
         if stage is not None and now >= turn.progress + self._settings.engine_timeout_s:
             if turn.phase is Phase.HEARING and stage is not Stage.ASR:
@@ -400,6 +405,19 @@ class Turns:
         if turn.phase is Phase.COMMITTED:
             return commands + self._interrupt(turn, now)
         return commands + self._drop_reply(turn) + self._end(turn, now)
+
+    def _refuse_at(self, turn: Turn) -> float | None:
+        """When this turn is refused: at its deadline, where that is enforced, unless content is on its way."""
+        reply = turn.reply
+        if not self._settings.enforce or turn.phase is not Phase.COMMITTED or reply is None or reply.on_its_way:
+            return None
+        return turn.ledger.deadline
+
+    def _refuse(self, turn: Turn, now: float) -> list[TurnCommand]:
+        """Nothing of the reply is said; what the user said stays in the history."""
+        turn.ledger.on_refused()
+        self._epoch += 1
+        return [Retire(self._epoch, 0), *self._end(turn, now)]
 
     def _make_way(self, now: float) -> list[TurnCommand]:
         """End the present turn, because something else begins."""

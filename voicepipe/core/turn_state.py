@@ -27,6 +27,8 @@ class TurnSettings:
     """What each stage is planned to take, as fractions of the budget: for attribution only."""
     downlink_s: float = DOWNLINK_S
     """Estimated time from the socket to audibility; a loopback's."""
+    enforce: bool = False
+    """A turn without content at its deadline is refused."""
     manual: bool = False
     """Turns end by `on_commit_asked` alone."""
     auto_reply: bool = True

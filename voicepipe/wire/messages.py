@@ -34,8 +34,14 @@ U32 = Annotated[int, Meta(ge=0, le=U32_MAX)]
 TurnNumber = Annotated[int, Meta(ge=1, le=U32_MAX)]
 Millis = Annotated[float, Meta(ge=0.0, le=MAX_MS)]
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
-Text = Annotated[str, Meta(max_length=MAX_TEXT_CHARS, pattern=r"\S")]
-"""More than white space: nothing can be said to a blank."""
+_VISIBLE: Final = (
+    r"[^\s\x00-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u202a-\u202e"
+    r"\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
+"""A character outside of Unicode's categories Cc, Cf, Zs, Zl and Zp (16.0): `re` has no classes for them."""
+Text = Annotated[str, Meta(max_length=MAX_TEXT_CHARS, pattern=_VISIBLE)]
+"""More than white space, control and format characters: nothing can be said to a blank."""
 Instructions = Annotated[str, Meta(max_length=MAX_INSTRUCTIONS_CHARS)]
 Description = Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
 

@@ -271,7 +271,7 @@ def _bad_field(text: str, cls: type, kind: str) -> BadField:
         choices = ", ".join(_CHOICES[cls].get(path, ()))
         what = f"expected one of {choices}" if choices else "invalid value"
     elif "matching regex" in what:  # the one pattern there is, of `messages.Text`
-        what = "expected more than white space"
+        what = "expected more than white space and invisible characters"
     else:
         what = what.replace("`", "").replace("Expected", "expected")
     return BadField(f"{kind}: {path}: {what}", field=path)

@@ -25,7 +25,14 @@ from voicepipe import errors
 from voicepipe.wire import native
 from voicepipe.wire.native import AudioFrame, ServerMessage
 from voicepipe_client.epochs import EpochGate
-from voicepipe_client.opening import DEFAULT_RETRY_MS, DEFAULT_TIMEOUTS, Timeouts, open_connection, voice_url
+from voicepipe_client.opening import (
+    DEFAULT_RETRY_MS,
+    DEFAULT_TIMEOUTS,
+    Timeouts,
+    check_token,
+    open_connection,
+    voice_url,
+)
 
 Event = ServerMessage | AudioFrame
 
@@ -84,6 +91,7 @@ async def connect(
     start = _checked(
         native.SessionStart(audio=native.AudioFormat(rate, channels), protocol=native.PROTOCOL, **options)
     )
+    check_token(token)
     connection = await open_connection(voice_url(url, budget_ms, route), token, timeouts)
     try:
         session = Session(connection, start, timeouts)

@@ -17,7 +17,8 @@ try:
     import sounddevice
 except ImportError:
     _missing = MissingExtra(
-        "a microphone needs the `mic` extra: pip install 'voicepipe-realtime[mic]'; " + _INSTEAD
+        "a microphone needs the `mic` extra: pip install 'voicepipe-realtime[mic]' "
+        "(from a checkout: pip install -e '.[mic]'); " + _INSTEAD
     )
 except OSError as error:  # sounddevice is there, the PortAudio library is not
     _missing = NoMicrophone(f"PortAudio cannot be loaded ({error}); {_INSTEAD}")

@@ -65,6 +65,15 @@ def voice_url(url: str, budget_ms: float | None, route: str | None) -> str:
     return urlunsplit((scheme, parts.netloc, path, urlencode(query), ""))
 
 
+def check_token(token: str | None) -> None:
+    """Raises UsageError, which does not show it, for one that no header can carry: printable Latin-1 can be."""
+    if token is not None and not (token.isprintable() and all(ord(char) < 256 for char in token)):
+        raise errors.UsageError(
+            "the token (VOICEPIPE_TOKEN) holds a line break or another sign that no HTTP header can carry",
+            field="token",
+        )
+
+
 def masked(url: str) -> str:
     """The URL as it may be shown: a password in it, whatever signs it holds, as `***`."""
     authority = _AUTHORITY.match(url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from voicepipe.audio import (
     silence,
     to_pcm16,
 )
+from voicepipe.errors import AudioFileError
 
 FRAME_S = 0.020
 LEAD_IN_S = 0.2
@@ -76,10 +78,24 @@ def make_clip(name: str, samples: Samples, rate_hz: int, *, speech_end: int | No
 
 def load_clip(path: Path | str, rate_hz: int) -> Clip:
     """Raises AudioFileError."""
+    _check_file(Path(path))
     samples, file_rate_hz = read_wav(path, max_seconds=MAX_CLIP_S)
     if file_rate_hz != rate_hz:
         samples = resample(samples, file_rate_hz, rate_hz)
     return make_clip(Path(path).name, samples, rate_hz)
+
+
+def _check_file(path: Path) -> None:
+    """A folder and a pipe are there, and are no recordings. Raises AudioFileError."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise AudioFileError(f"{path}: no such file") from None
+    except OSError as error:
+        raise AudioFileError(f"{path}: {error.strerror}") from None
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device or socket"
+        raise AudioFileError(f"{path} is {what}, not a recording")
 
 
 class Feed:
