@@ -37,7 +37,7 @@ FULL_WINDOW_S = 10.0
 """At this length a window is cut, stable or not."""
 KEPT_S = 2.0
 """What is kept of a full window in which nothing was understood."""
-RECHECK_WITHIN_S = 0.2
+RECHECK_WITHIN_S = 0.25
 """A hypothesis that lacks no more sound than this may hold for all of it: of 32 phrases, what was decoded 100 ms
 before their end was the final text of 28, 200 ms of 17, 400 ms of 2. It must not be longer: a sentence that is
 followed by another still holds, and only the shortness of what is new says that there is none."""
