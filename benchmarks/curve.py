@@ -56,7 +56,9 @@ def svg(series: Sequence[Series], title: str, x_title: str, y_title: str) -> str
         x, y = at(0, tick * y_step)
         parts += [_rule(x, y, WIDTH - RIGHT, y), text(x - 8, y + 4, f"{tick * y_step:g}", anchor="end")]
     for number, one in enumerate(series):
-        parts += _drawn(one, COLOURS[number % len(COLOURS)], [at(x, y) for x, y, _ in one.points])
+        # Points of two series may lie close together: every other one's names stand below them.
+        name_dy = 18 if number % 2 == 0 else -6
+        parts += _drawn(one, COLOURS[number % len(COLOURS)], [at(x, y) for x, y, _ in one.points], name_dy)
         parts += _legend(one, COLOURS[number % len(COLOURS)], TOP + 14 + 18 * number)
     return "\n".join([*parts, "</svg>", ""])
 
@@ -78,13 +80,13 @@ def _rule(x1: float, y1: float, x2: float, y2: float) -> str:
     return f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="#dddddd"/>'
 
 
-def _drawn(one: Series, colour: str, places: Sequence[tuple[float, float]]) -> list[str]:
+def _drawn(one: Series, colour: str, places: Sequence[tuple[float, float]], name_dy: float) -> list[str]:
     path = " ".join(f"{x:g},{y:g}" for x, y in places)
     parts = [f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'] if one.line else []
     for (x, y), (_, _, label) in zip(places, one.points, strict=True):
         parts.append(f'<circle cx="{x:g}" cy="{y:g}" r="4" fill="{colour}"/>')
         if label:
-            parts.append(text(x + 7, y - 6, label))
+            parts.append(text(x + 7, y + name_dy, label))
     return parts
 
 

@@ -93,6 +93,9 @@ def summary(run: Run, source: LabelledSource, clips: list[Labelled], config: Con
         "felt_ms": spread([None if a is None else a.felt_ms for a in answers]),
         "system_ms": spread([None if a is None else a.system_ms for a in answers]),
         "false_cutoff_rate": rate(cutoffs, sum(clip.pauses for clip in clips)),
+        "verdict_agreement": rate(
+            sum(agrees(a, config.budget_ms) for a in answers if a), sum(a is not None for a in answers)
+        ),
         "retraction_rate": rate(run.reopened, len(run.commits)),
         "speculation_hit_rate": rate(sum(hits), len(hits)),
         "wer": round(corpus_wer(texts).rate, 4) if texts else None,
@@ -100,6 +103,12 @@ def summary(run: Run, source: LabelledSource, clips: list[Labelled], config: Con
         "engines": config.engines.kind,
         "speech_end_error_ms": {k: v for k, v in spread(lag).items() if k in ("p50", "p95")},
     }
+
+
+def agrees(record: TurnRecord, budget_ms: float) -> bool:
+    """Did the server say "in time" exactly where the client found it so?"""
+    assert record.felt_ms is not None
+    return (record.felt_ms <= budget_ms) == (record.verdict in ("met", "degraded"))
 
 
 def server_felt(record: TurnRecord) -> float | None:

@@ -137,7 +137,7 @@ async def test_a_spoken_question_is_answered_out_loud(tmp_path: Path) -> None:
 
 async def test_a_turn_shows_its_verdict_and_its_stages_against_the_budget(tmp_path: Path) -> None:
     flags = microphone(tmp_path / "question.wav", (1.0, 1.5))
-    async with server(llm_prefill_ms=400.0) as served, chromium(tmp_path, *flags) as tab:
+    async with server(llm_prefill_ms=2500.0) as served, chromium(tmp_path, *flags) as tab:
         with clean(tab, url_of(served)):
             await tab.go(url_of(served))
             await tab.click("#talk")

@@ -10,6 +10,7 @@ from voicepipe.core.patience import (
     HARD_CAP_S,
     OPERATING_POINTS,
     Patience,
+    Speaker,
     is_open,
     needed_silence_s,
     text_score,
@@ -53,6 +54,24 @@ def test_the_points_are_ordered_by_how_patient_they_are(score: float) -> None:
     """Balanced is never quicker than fast, nor is safe."""
     assert FAST.silence_s(score) <= BALANCED.silence_s(score)
     assert FAST.silence_s(score) <= SAFE.silence_s(score)
+
+
+def test_a_speaker_who_was_cut_off_gets_more_time() -> None:
+    """Half as much again, up to three times as much; clean turns take it back little by little."""
+    speaker = Speaker(FAST)
+    assert speaker.patience == FAST
+    speaker.on_false_start()
+    assert speaker.patience.silence_s(1.0) == pytest.approx(0.144)
+    assert speaker.patience.open_s == pytest.approx(2.1)
+    for _ in range(9):
+        speaker.on_false_start()
+    assert speaker.patience.silence_s(1.0) == pytest.approx(0.288)
+    assert speaker.patience.silence_s(0.0) == HARD_CAP_S
+    speaker.on_clean_turn()
+    assert speaker.patience.silence_s(1.0) == pytest.approx(0.2592)
+    for _ in range(20):
+        speaker.on_clean_turn()
+    assert speaker.patience == FAST
 
 
 def test_the_points_are_known_by_their_names() -> None:

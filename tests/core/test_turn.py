@@ -340,6 +340,22 @@ def test_an_enforced_turn_with_content_in_time_is_not_refused() -> None:
     assert not any(isinstance(command, TurnEnded) for command in talk.turns.on_timer(1.2))
 
 
+def test_after_a_false_start_more_silence_is_asked_for() -> None:
+    """In the same turn already; three frames were too few."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    talk.soft_end(1.0)
+    talk.hear("One is it.", 1.05)
+    assert "Committed" in kinds(talk.silence(0.096, 1.1))
+    talk.speak(1.2)
+    assert "Reopened" in kinds(talk.voiced(0.1, 1.3))
+    talk.soft_end(2.0)
+    talk.hear("One is it. Two is it.", 2.05)
+    assert "Committed" not in kinds(talk.silence(0.128, 2.13))
+    assert "Committed" in kinds(talk.silence(0.16, 2.16))
+
+
 def test_slow_partials_are_asked_for_less_often() -> None:
     """The hop follows a smoothed mean of what the steps took."""
     talk = Talk()
@@ -651,7 +667,7 @@ def test_a_reopened_turn_is_answered_as_one() -> None:
     talk.soft_end(2.0)
     talk.hear("Hello there, my friend.", 2.02)
     assert talk.thoughts[-1].lines[1:] == (Line("user", "Hello there, my friend."),)
-    assert Committed(1, 3) in talk.silence(0.096, 2.1)
+    assert Committed(1, 3) in talk.silence(0.16, 2.16)
     talk.do(talk.turns.on_cancel(2.2))
     (ended,) = [c for c in talk.last if isinstance(c, TurnEnded)]
     assert (ended.record.turn, ended.record.reopened) == (1, 1)

@@ -8,7 +8,7 @@ after "and", or in the middle of a telephone number, has finished.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 HARD_CAP_S = 2.5
 """No silence is waited for longer, whatever the text looks like."""
@@ -63,6 +63,30 @@ OPERATING_POINTS = {
     "safe": Patience("safe", ((0.8, 1.376), (0.0, 1.440)), open_s=1.44),
 }
 """Tuned on one half of a labelled set whose pauses are spread evenly from 200 to 1,500 ms (`endpointing.py`)."""
+
+STRETCH, MOST_STRETCH, RELAX = 1.5, 3.0, 0.9
+"""A speaker who goes on after a commit gets half as much silence again from then on, up to three times as much;
+each turn without that takes a tenth of it back."""
+
+
+class Speaker:
+    """How patient to be with this one speaker."""
+
+    def __init__(self, patience: Patience) -> None:
+        self._point = patience
+        self._stretch = 1.0
+
+    @property
+    def patience(self) -> Patience:
+        steps = tuple((at_least, self._stretch * silence_s) for at_least, silence_s in self._point.steps)
+        return replace(self._point, steps=steps, open_s=self._stretch * self._point.open_s)
+
+    def on_false_start(self) -> None:
+        self._stretch = min(MOST_STRETCH, STRETCH * self._stretch)
+
+    def on_clean_turn(self) -> None:
+        self._stretch = max(1.0, RELAX * self._stretch)
+
 
 FINISHED = 0.8
 """Score from which a text looks like a finished sentence."""

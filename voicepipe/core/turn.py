@@ -50,7 +50,7 @@ from voicepipe.core.events import (
     WorkClass,
     WorkKind,
 )
-from voicepipe.core.patience import FINISHED, is_open, text_score
+from voicepipe.core.patience import FINISHED, Speaker, is_open, text_score
 from voicepipe.core.reply import Reply, ReplyId
 from voicepipe.core.turn_state import Phase, Turn, TurnSettings, TurnSnapshot
 from voicepipe.core.utterance import RATE_HZ, Ahead, Final, Partial, Span, Speaking, Utterance
@@ -77,6 +77,7 @@ class Turns:
         self._candidate: int | None = None
         """Where speech began that may become a barge-in."""
         self._warming: Work | None = None
+        self._speaker = Speaker(settings.patience)
         self._step_s = 0.0
         self._history: list[Line] = []
 
@@ -344,7 +345,7 @@ class Turns:
         return [] if partial is None else [PartialTranscript(turn.number, partial.stable, partial.tentative)]
 
     def _maybe_commit(self, turn: Turn, now: float) -> list[TurnCommand]:
-        patience = None if self._settings.manual else self._settings.patience
+        patience = None if self._settings.manual else self._speaker.patience
         if not turn.utterance.is_over(patience):
             return []
         if not turn.utterance.text:
@@ -380,6 +381,8 @@ class Turns:
         # Nothing of the reply has entered the history, but the client may have added to it.
         self._history = [line for line in self._history if line is not turn.said]
         turn.ledger.on_reopen()
+        turn.reopened = True
+        self._speaker.on_false_start()
         turn.phase, turn.grace_until = Phase.HEARING, None
         turn.utterance.on_resumed()
         return commands
@@ -456,6 +459,8 @@ class Turns:
 
     def _end(self, turn: Turn, now: float, *, empty: bool = False, expects_reply: bool = True) -> list[TurnCommand]:
         turn.phase, turn.reply = Phase.ENDED, None
+        if not (turn.reopened or turn.typed):
+            self._speaker.on_clean_turn()
         ended = TurnEnded(turn.ledger.record(empty=empty, expects_reply=expects_reply, now=now))
         start, self._candidate = self._candidate, None
         if start is None:

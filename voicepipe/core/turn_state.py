@@ -78,6 +78,8 @@ class Turn:
     attempts: int = 0
     """Replies begun so far."""
     grace_until: float | None = None
+    reopened: bool = False
+    """A commit of it was a false start."""
     typed: bool = False
     """Not spoken: speech cannot go on with it."""
 
