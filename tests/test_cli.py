@@ -358,7 +358,7 @@ def test_an_engine_that_fails_at_the_start_says_why(
 ) -> None:
     """In one line, and once."""
 
-    def fail(config: object, loader: object) -> None:
+    def fail(*args: object) -> None:
         raise error
 
     monkeypatch.setattr("voicepipe.cli._serve_until_told", fail)
