@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core.admission": ("core.limits", "core.cost", "core.budget", "core.events"),
     "core.scheduler": ("core.admission", "core.budget", "core.cost", "core.events"),
     "core.utterance": ("core.events", "core.patience"),
+    "core.reading": ("core.events",),
     "core.reply": ("core.budget", "core.clauses", "core.events", "core.playout"),
     "core.turn_state": (
         "core.blame",
@@ -55,6 +56,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "core.budget",
         "core.events",
         "core.patience",
+        "core.reading",
         "core.reply",
         "core.turn_state",
         "core.utterance",

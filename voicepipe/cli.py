@@ -24,10 +24,9 @@ from voicepipe.engines.base import Engines
 from voicepipe.engines.table import find_models, is_url, load
 from voicepipe.errors import ConfigError, EngineError, Refused, VoicepipeError
 from voicepipe.ledgers import LedgerWriter
-from voicepipe.models.catalog import CATALOG, Kind
+from voicepipe.models.named import check_named
 from voicepipe.models.place import default_root
 from voicepipe.models.progress import TerminalReporter, size_text
-from voicepipe.models.spec import WHISPER_SIZES, hub_id, looks_like_path
 from voicepipe.models.store import ModelStore
 from voicepipe.resources import browser_dir
 from voicepipe.services import Recorder
@@ -289,31 +288,10 @@ def _check_models(engines: EnginesConfig) -> None:
     slip in one name costs no download of the others. Raises ConfigError."""
     if engines.kind == "scripted":
         return
-    _check_model(engines.asr, "asr", "engines.asr", "--asr")
+    check_named(engines.asr, "asr", "engines.asr", "--asr")
     if not is_url(engines.llm):
-        _check_model(engines.llm, "llm", "engines.llm", "--llm")
-    _check_model(engines.tts, "tts", "engines.tts", "--voice")
-
-
-def _check_model(spec: str, kind: Kind, field: str, option: str) -> None:
-    """In the order in which the store resolves: what lies there, a known name, a path, a hub's."""
-    place = os.path.expanduser(spec)
-    known = CATALOG.get(spec)
-    wrong = None
-    if os.path.exists(place):
-        if kind == "asr" and not os.path.isdir(place):
-            wrong = f"{spec} is a file; a faster-whisper model is a folder"
-        elif kind != "asr" and not os.path.isfile(place):
-            wrong = f"{spec} is no file; the model's file is needed"
-    elif known is not None:
-        if known.kind != kind:
-            wrong = f"{spec} is a model for {known.kind}, not for {kind}"
-    elif looks_like_path(spec):
-        wrong = f"there is no model at {spec}"
-    elif hub_id(spec) is None and not (kind == "asr" and spec in WHISPER_SIZES):
-        wrong = f"no model is called {spec!r}; `voicepipe models` lists the known ones"
-    if wrong is not None:
-        raise ConfigError(f"{field} ({option}): {wrong}", field=field)
+        check_named(engines.llm, "llm", "engines.llm", "--llm")
+    check_named(engines.tts, "tts", "engines.tts", "--voice")
 
 
 def _loader(config: Config, store: ModelStore) -> Callable[[], Engines]:

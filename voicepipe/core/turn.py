@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from voicepipe.core.budget import Ledger
 from voicepipe.core.events import (
@@ -39,18 +38,17 @@ from voicepipe.core.events import (
     Stage,
     Submit,
     Swell,
-    Think,
     Timing,
     TurnCommand,
     TurnEnded,
     TurnFailed,
     Voiced,
-    Withdraw,
     Work,
     WorkClass,
     WorkKind,
 )
 from voicepipe.core.patience import FINISHED, Speaker, is_open, text_score
+from voicepipe.core.reading import Reading
 from voicepipe.core.reply import Reply, ReplyId
 from voicepipe.core.turn_state import Phase, Turn, TurnSettings, TurnSnapshot
 from voicepipe.core.utterance import RATE_HZ, Ahead, Final, Partial, Span, Speaking, Utterance
@@ -76,14 +74,16 @@ class Turns:
         self._number = 0
         self._candidate: int | None = None
         """Where speech began that may become a barge-in."""
-        self._warming: Work | None = None
+        self._reading = Reading(
+            serial, wanted=settings.warm and settings.auto_reply, least_words=settings.read_words
+        )
         self._speaker = Speaker(settings.patience)
         self._step_s = 0.0
         self._history: list[Line] = []
 
     def on_opened(self, now: float) -> list[TurnCommand]:
         """The session begins: read the instructions before anybody speaks."""
-        return self._warm()
+        return self._read()
 
     # the user's voice
 
@@ -147,7 +147,7 @@ class Turns:
 
     def on_thought(self, work: Work, text: str, finished: bool, timing: Timing, now: float) -> list[TurnCommand]:
         if work.kind is WorkKind.WARM:
-            return self._on_warmed(work, finished)
+            return self._reading.on_step(work, finished)
         reply = self._reply_of(work, timing, now)
         return [] if reply is None else self._settle(reply.on_thought(text, finished, now), now)
 
@@ -327,7 +327,10 @@ class Turns:
         spent_s = self._settings.max_waste * (now - turn.opened)
         if text_score(text) >= FINISHED and not is_open(text) and turn.ledger.wasted_s <= spent_s:
             return self._answer_ahead(turn, text, self._settings.max_attempts - 1, now)
-        return self._drop_outdated(turn, text) + self._read_along(turn, certain)
+        commands = self._drop_outdated(turn, text)
+        if turn.reply is None and self._reading.is_worth(certain):
+            commands += self._read(certain)
+        return commands
 
     def _drop_outdated(self, turn: Turn, text: str) -> list[TurnCommand]:
         """A reply to fewer words than have been said by now is not going to be released."""
@@ -433,7 +436,7 @@ class Turns:
         return self._drop_reply(turn) + self._end(turn, now)
 
     def _open_spoken(self, start: int, now: float) -> list[TurnCommand]:
-        return [SpeechStarted(self._open(start, now).number), *self._warm()]
+        return [SpeechStarted(self._open(start, now).number), *self._read()]
 
     def _open(self, start: int, now: float) -> Turn:
         self._number += 1
@@ -469,20 +472,8 @@ class Turns:
 
     # the reply
 
-    def _read_along(self, turn: Turn, text: str) -> list[TurnCommand]:
-        """Read what has been heard so far, unless the slot is busy with a reply to it."""
-        new = len(text.split()) - len(turn.read.split())
-        if turn.reply is not None or new < self._settings.read_words:
-            return []
-        turn.read = text
-        return self._warm(text)
-
-    def _warm(self, heard: str = "") -> list[TurnCommand]:
-        """Read instructions, history and what was `heard` while the user talks: a reply begins on a warm prefix."""
-        if not (self._settings.warm and self._settings.auto_reply):
-            return []
-        commands = self._stop_warming()
-        self._warming = Work(
+    def _read(self, heard: str = "") -> list[TurnCommand]:
+        work = Work(
             id=next(self._serial),
             session=self._session,
             turn=self._number,
@@ -491,19 +482,7 @@ class Turns:
             kind=WorkKind.WARM,
             klass=WorkClass.SPECULATION,
         )
-        task = Think((*self._lines(), Line("user", heard)), max_tokens=1)
-        return [*commands, Submit(self._warming, task)]
-
-    def _on_warmed(self, work: Work, finished: bool) -> list[TurnCommand]:
-        if work != self._warming:
-            return []
-        self._warming = None if finished else replace(work, id=next(self._serial))
-        return [] if self._warming is None else [Submit(self._warming)]
-
-    def _stop_warming(self) -> list[TurnCommand]:
-        """Something else is to be generated; a step that still waits must not run on what it replaces."""
-        work, self._warming = self._warming, None
-        return [] if work is None else [Withdraw(work)]
+        return self._reading.begin(work, self._lines(), heard)
 
     def _lines(self) -> list[Line]:
         return [Line("system", self._settings.instructions), *self._history]
@@ -517,7 +496,7 @@ class Turns:
         turn.reply = Reply(ident, self._settings.reply, turn.ledger, self._serial)
         turn.progress = now
         turn.attempts += 1
-        return self._stop_warming() + turn.reply.begin(tuple(lines), now)
+        return self._reading.stop() + turn.reply.begin(tuple(lines), now)
 
     def _drop_reply(self, turn: Turn) -> list[TurnCommand]:
         """Forget what was made ahead; the revision rises, so that none of it can be released."""

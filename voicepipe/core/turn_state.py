@@ -73,8 +73,6 @@ class Turn:
     reply: Reply | None = None
     answered: str | None = None
     """The normalised text that `reply` answers."""
-    read: str = ""
-    """The words that the model was last asked to read along."""
     attempts: int = 0
     """Replies begun so far."""
     grace_until: float | None = None
