@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 OUTBOX_FRAMES = 512
 """Ten seconds of 20 ms frames: playout never runs so far ahead, so a full box is a client that has stalled."""
 
+MAX_ATTEMPTS, MAX_ATTEMPTS_ELSEWHERE = 8, 3
+"""Replies begun ahead of the commit, per turn: by a model of our own, which takes up where it was, and by one
+behind a URL."""
 RELEASE_S = 2.0
 """How long the end of a session waits for its running chunk: the longest decode of a full window."""
 
@@ -332,6 +335,7 @@ def _turn_settings(
 ) -> TurnSettings:
     config = services.config
     enforcement = start.enforcement or config.enforcement
+    keeps_prefix = services.engines.llm.keeps_prefix
     return TurnSettings(
         reply=ReplySettings(
             PlayoutSettings(output_rate),
@@ -346,7 +350,8 @@ def _turn_settings(
         enforce=enforcement == "enforce",
         manual=start.turn_taking == "manual",
         auto_reply=start.auto_reply and start.mode == "voice",
-        warm=services.engines.llm.keeps_prefix,
+        warm=keeps_prefix,
+        max_attempts=MAX_ATTEMPTS if keeps_prefix else MAX_ATTEMPTS_ELSEWHERE,
         interruptible=start.interruptible,
         max_turn_s=config.limits.turn_s,
         engine_timeout_s=config.limits.engine_timeout_s,

@@ -259,6 +259,14 @@ def test_what_sounds_finished_in_the_middle_is_answered() -> None:
     assert talk.thoughts[-1].lines[-1] == Line("user", "What is it for?")
 
 
+def test_a_model_without_prefixes_waits_for_the_pause() -> None:
+    """It is behind a URL, and each attempt is a whole request."""
+    talk = Talk(warm=False)
+    lulled(talk, 1.0)
+    assert heard(talk, WorkKind.FINAL, "What is it for?", "", 1.05) == ["PartialTranscript"]
+    assert kinds(talk.do(talk.turns.on_endpoint(SoftEnd(round(1.06 * S)), 1.0, 1.09))) == ["THINK"]
+
+
 def test_what_sounds_finished_in_a_lull_is_answered_before_the_pause_is_certain() -> None:
     """The soft end finds the text known and the reply in the making."""
     talk = Talk()

@@ -323,9 +323,11 @@ class Turns:
 
     def _on_ahead(self, turn: Turn, text: str, certain: str, now: float) -> list[TurnCommand]:
         """All that has been said so far, `certain` of it not to change. It may be all there is: what sounds
-        finished is answered, unless that has been in vain too often; one attempt is kept for the pause."""
+        finished is answered, unless that has been in vain too often; one attempt is kept for the pause. A model
+        that keeps no prefix is somebody else's, who may want to be paid for each attempt: that waits for a pause."""
         spent_s = self._settings.max_waste * (now - turn.opened)
-        if text_score(text) >= FINISHED and not is_open(text) and turn.ledger.wasted_s <= spent_s:
+        finished = text_score(text) >= FINISHED and not is_open(text)
+        if finished and self._settings.warm and turn.ledger.wasted_s <= spent_s:
             return self._answer_ahead(turn, text, self._settings.max_attempts - 1, now)
         commands = self._drop_outdated(turn, text)
         if turn.reply is None and self._reading.is_worth(certain):
