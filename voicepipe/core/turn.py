@@ -324,7 +324,7 @@ class Turns:
     def _on_ahead(self, turn: Turn, text: str, certain: str, now: float) -> list[TurnCommand]:
         """All that has been said so far, `certain` of it not to change. It may be all there is: what sounds
         finished is answered, unless that has been in vain too often; one attempt is kept for the pause. A model
-        that keeps no prefix is somebody else's, who may want to be paid for each attempt: that waits for a pause."""
+        that keeps no prefix is somebody else's, and may charge for each attempt: it waits for the pause."""
         spent_s = self._settings.max_waste * (now - turn.opened)
         finished = text_score(text) >= FINISHED and not is_open(text)
         if finished and self._settings.warm and turn.ledger.wasted_s <= spent_s:
