@@ -71,7 +71,8 @@ class EnginesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     language: LanguageCode | None = None
     """Of the speech, as a code such as "de" or "yue"; None detects it where the model has several."""
     threads: Threads = 2
-    """Threads of each embedded engine. More than the machine has cores is catastrophic, not slow."""
+    """Threads of the embedded model and voice; recognition has one. More than the machine has cores is
+    catastrophic, not slow."""
     context_tokens: Annotated[int, Meta(ge=256, le=1_048_576)] = 2048
     """Context of each session's slot, in tokens."""
     scripted: ScriptedConfig = ScriptedConfig()

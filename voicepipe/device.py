@@ -29,7 +29,7 @@ from voicepipe.core.scheduler import (
     SchedulerCommand,
     SchedulerSnapshot,
 )
-from voicepipe.errors import EngineBusy, EngineError, VoicepipeError
+from voicepipe.errors import EngineBusy, EngineError, VoicepipeError, type_and_place
 
 log = logging.getLogger(__name__)
 
@@ -282,7 +282,7 @@ class Device:
         except EngineError as exc:
             return Failed(work, exc)
         except Exception as exc:  # the worker boundary: whatever an engine raises costs its own turn only
-            log.exception("%s chunk failed", work.kind)
+            log.error("%s chunk failed: %s", work.kind, type_and_place(exc))
             return Failed(work, EngineError(f"the {work.kind.stage} engine failed: {type(exc).__name__}"))
         timing = LaneTiming(job.queued, span.started, span.finished, granted, command.blocked_s)
         self._observe(work, timing, command.lane)

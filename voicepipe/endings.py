@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from voicepipe.connection import ConnectionClosed
-from voicepipe.errors import ClientError, VoicepipeError
+from voicepipe.errors import ClientError, VoicepipeError, type_and_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ def ending_of(error: Exception) -> Ending:
     """A bug outweighs an error, an error outweighs a peer that is gone, which is a good end."""
     causes = list(_leaves(error))
     known = (VoicepipeError, ConnectionClosed)
-    bugs = tuple(_describe(cause) for cause in causes if not isinstance(cause, known))
+    bugs = tuple(type_and_place(cause) for cause in causes if not isinstance(cause, known))
     if bugs:
         return Ending(BUG.code, BUG.reason, bugs=bugs)
     for cause in causes:
@@ -46,8 +45,3 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
             yield from _leaves(inner)
     else:
         yield error
-
-
-def _describe(error: BaseException) -> str:
-    """Without the error's text, which might hold what somebody said."""
-    return f"{type(error).__name__}\n{''.join(traceback.format_tb(error.__traceback__))}"

@@ -20,6 +20,7 @@ AssertionError and never a member of this tree. No message ever holds what a use
 
 from __future__ import annotations
 
+import traceback
 from typing import ClassVar
 
 
@@ -228,3 +229,8 @@ class MissingExtra(EnvironmentFailure):
     """A package that an optional part needs is not installed; the message names the extra."""
 
     code = "missing_extra"
+
+
+def type_and_place(error: BaseException) -> str:
+    """What a log may hold of an error that is not ours: its text might be what somebody said."""
+    return f"{type(error).__name__}\n{''.join(traceback.format_tb(error.__traceback__))}"

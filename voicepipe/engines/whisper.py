@@ -152,7 +152,7 @@ class WhisperAsr:
     def still_holds(self, heard: Heard[States], states: States) -> bool:
         """Every token of the hypothesis, its closing mark included, is what a decode of these states would say.
         Raises EngineError."""
-        alignment = self._align(heard, states, 0.0)
+        alignment = self._align(heard, states, audio_s=0.0)  # the words' times are not asked for
         return min(alignment.text_token_probs, default=0.0) > PLAUSIBLE
 
     def _align(
