@@ -1,9 +1,8 @@
 """Llm in process: llama.cpp through `cyllama`, one sequence of one context per session.
 
-A chunk is one `step`: at most `prefill_tokens` of prompt, or `decode_tokens` decoded one after the other. The
-slot remembers which tokens its sequence holds; a generation keeps their longest common prefix with the new
-prompt and computes only what follows, so an unchanged conversation costs its newest words. Another session's
-work never evicts it. A prompt that exceeds the slot is cut (see `fit`), so that its turn is answered too.
+A chunk is one `step`: at most `prefill_tokens` of prompt, or `decode_tokens` decoded one after the other. An
+unchanged conversation costs its newest words (see `slot`); another session's work never evicts it. A prompt that
+exceeds the slot is cut (see `fit`), so that its turn is answered too.
 
 Why cyllama and not xllamacpp: the same speed, but its calls are the steps themselves. xllamacpp gives a
 server with a thread and an HTTP port of its own, through which alone tokens and templates can be reached, and
@@ -21,32 +20,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cyllama.llama import llama_cpp as native
 
-from voicepipe.engines.base import ChatMessage, Context, LlmStep, Placement, Prompt
+from voicepipe.engines.base import ChatMessage, Placement
 from voicepipe.engines.chat_template import ChatTemplate
-from voicepipe.engines.fit import Fitter
+from voicepipe.engines.slot import UNFINISHED, Limits, Slot
 from voicepipe.engines.steady import Steadier
 from voicepipe.errors import ConfigError, EngineBusy, EngineError, ModelCorrupt, ModelMissing
-
-_UNFINISHED = "\N{REPLACEMENT CHARACTER}"
-_HELD_TOKENS_MAX = 16
-"""Longest wait for the rest of a character. One has at most 4 bytes, so more is a broken stream."""
 
 _TOP_K = 40
 _TOP_P = 0.95
 """llama.cpp's own defaults, used where `temperature` is not 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """Sizes in tokens; `context` is one slot's."""
-
-    context: int
-    prefill: int
-    decode: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +93,16 @@ class LlamaCpp:
         self.keeps_prefix = True
         self.slots = slots
         self._sampling = _Sampling(temperature, seed)
-        limits = _Limits(context_tokens, prefill_tokens, decode_tokens)
+        limits = Limits(context_tokens, prefill_tokens, decode_tokens)
         self._runtime: _Runtime | None = _Runtime(path, slots=slots, threads=threads, limits=limits)
         self._free = list(range(slots))
 
-    def open(self, session: str) -> _Slot:
+    def open(self, session: str) -> Slot:
         if self._runtime is None:
             raise EngineError(f"{self.name} is closed")
         if not self._free:
             raise EngineBusy(f"all {self.slots} slots of {self.name} are leased")
-        return _Slot(self._runtime, self._free.pop(0), self._sampling, self._free)
+        return Slot(self._runtime, self._free.pop(0), self._sampling, self._free)
 
     async def aclose(self) -> None:
         """Forget the model. Its memory goes with the last slot and the last running chunk that uses it."""
@@ -126,7 +112,7 @@ class LlamaCpp:
 class _Runtime:
     """Model, context and vocabulary. `lock` is held for one chunk: a context is not thread-safe."""
 
-    def __init__(self, path: Path, *, slots: int, threads: int, limits: _Limits) -> None:
+    def __init__(self, path: Path, *, slots: int, threads: int, limits: Limits) -> None:
         if not path.is_file():
             raise ModelMissing(f"no GGUF file at {path}", field="model_path")
         native.disable_logging()
@@ -149,6 +135,7 @@ class _Runtime:
             control=map(self._spelling, control),
         )
         self._bos: int | None = self.vocab.token_bos() if self.vocab.get_add_bos() else None
+        self.can_cut = self._cuts()
 
     def _spelling(self, token: int) -> str:
         return str(self.vocab.get_text(token)) if token >= 0 else ""
@@ -169,24 +156,26 @@ class _Runtime:
         edges come from the one and what lies between from the other.
         """
         pieces = [str(self.vocab.token_to_piece(token, 0, False)) for token in tokens]
-        if not any(_UNFINISHED in piece for piece in pieces):
+        if not any(UNFINISHED in piece for piece in pieces):
             return "".join(pieces)
         head, tail = pieces[0], pieces[-1]
         body = str(self.vocab.detokenize(list(tokens))).strip()
         return head[: len(head) - len(head.lstrip())] + body + tail[len(tail.rstrip()) :]
 
+    def is_end(self, token: int) -> bool:
+        return bool(self.vocab.is_eog(token))
+
     def keep(self, sequence: int, tokens: int) -> int:
-        """Cut the sequence to its first `tokens`; returns what is left (0 if the model cannot be cut)."""
         if self._context.memory_seq_rm(sequence, tokens, -1):
             return tokens
         self._context.memory_seq_rm(sequence, -1, -1)
         return 0
 
-    def evaluate(self, sequence: int, position: int, tokens: Sequence[int]) -> None:
+    def evaluate(self, sequence: int, position: int, tokens: Sequence[int], wanted: int = 1) -> None:
         self._batch.reset()
-        last = len(tokens) - 1
+        silent = len(tokens) - wanted
         for i, token in enumerate(tokens):
-            self._batch.add(token, position + i, [sequence], i == last)
+            self._batch.add(token, position + i, [sequence], i >= silent)
         threads = self._steadier.threads
         self._context.set_n_threads(threads, threads)
         begun = time.perf_counter()
@@ -196,12 +185,18 @@ class _Runtime:
             raise EngineError(f"llama.cpp could not evaluate {len(tokens)} tokens: {error}") from error
         self._steadier.on_step(len(tokens), time.perf_counter() - begun)
 
-    def sample(self, sampler: Any) -> int:
-        """The next token, from the output of the last `evaluate`."""
-        return int(sampler.sample(self._context, -1))
+    def sample(self, sampler: Any, index: int) -> int:
+        return int(sampler.sample(self._context, index))
+
+    def _cuts(self) -> bool:
+        """Whether tokens can be taken back; the state of a recurrent model is all of them at once."""
+        self.evaluate(0, 0, [0, 0])
+        kept = self.keep(0, 1)
+        self._context.memory_seq_rm(0, -1, -1)
+        return kept == 1
 
 
-def _context_params(slots: int, threads: int, limits: _Limits) -> Any:
+def _context_params(slots: int, threads: int, limits: Limits) -> Any:
     params = native.LlamaContextParams()
     params.n_ctx = slots * limits.context
     params.n_seq_max = slots
@@ -210,139 +205,3 @@ def _context_params(slots: int, threads: int, limits: _Limits) -> Any:
     params.n_threads = params.n_threads_batch = threads
     params.no_perf = True
     return params
-
-
-class _Slot:
-    """One leased sequence. `computed` is what its cache holds, in order, as far as it can be trusted."""
-
-    def __init__(self, runtime: _Runtime, sequence: int, sampling: _Sampling, free: list[int]) -> None:
-        self.runtime = runtime
-        self.sequence = sequence
-        self.computed: list[int] = []
-        self.serial = 0
-        """Number of the generation that may compute. None has it after a cancel or a close."""
-        self._sampling = sampling
-        self._free: list[int] | None = free
-        self._fitter = Fitter(runtime, runtime.limits.context)
-
-    def generate(self, prompt: Prompt, ctx: Context) -> _Generation:
-        if self._free is None:
-            raise EngineError("the slot was given back")
-        if prompt.max_tokens < 1:
-            raise EngineError("max_tokens must be at least 1")
-        self.serial += 1
-        return _Generation(self, prompt, self._sampling.sampler())
-
-    def close(self) -> None:
-        if self._free is not None:
-            self.serial += 1  # a chunk still on its way to the device will find that it is over
-            self._free.append(self.sequence)
-            self._free = None
-
-    def fit(self, prompt: Prompt) -> list[int]:
-        return self._fitter.fit(prompt)
-
-    def rewind(self, tokens: list[int]) -> list[int]:
-        """Keep the longest prefix shared with `tokens`; returns the rest, at least one token."""
-        shared = 0
-        for old, new in zip(self.computed, tokens[:-1], strict=False):
-            if old != new:
-                break
-            shared += 1
-        shared = self.runtime.keep(self.sequence, shared)
-        del self.computed[shared:]
-        return tokens[shared:]
-
-    def extend(self, tokens: Sequence[int]) -> None:
-        try:
-            self.runtime.evaluate(self.sequence, len(self.computed), tokens)
-        except EngineError:
-            self.computed.clear()  # the cache may hold a part of the batch: start afresh next time
-            raise
-        self.computed.extend(tokens)
-
-
-class _Generation:
-    """One reply. `_pending` are the tokens to evaluate next: what is left of the prompt, then the newest."""
-
-    def __init__(self, slot: _Slot, prompt: Prompt, sampler: Any) -> None:
-        self._slot = slot
-        self._serial = slot.serial
-        self._prompt: Prompt | None = prompt
-        self._pending: list[int] = []
-        self._sampler = sampler
-        self._left = prompt.max_tokens
-        self._decoding = False
-        self._text = _TextStream(slot.runtime)
-
-    def step(self) -> LlmStep:
-        with self._slot.runtime.lock:
-            if self._over:
-                return LlmStep("", 0, finish="stop")
-            if self._prompt is not None:
-                self._pending = self._slot.rewind(self._slot.fit(self._prompt))
-                self._prompt = None
-            return self._decode() if self._decoding else self._prefill()
-
-    def cancel(self) -> None:
-        """A running chunk ends at its next token."""
-        if not self._over:
-            self._slot.serial += 1
-
-    @property
-    def _over(self) -> bool:
-        return self._slot.serial != self._serial
-
-    def _prefill(self) -> LlmStep:
-        size = self._slot.runtime.limits.prefill
-        part, rest = self._pending[:size], self._pending[size:]
-        self._slot.extend(part)
-        if rest:
-            self._pending = rest
-            return LlmStep("", 0, prefilled=len(part))
-        self._decoding = True  # the prompt's last token already has the reply's first in its output
-        text, finish = self._next()
-        return LlmStep(text, 1, prefilled=len(part), finish=finish)
-
-    def _decode(self) -> LlmStep:
-        texts: list[str] = []
-        finish: Literal["stop", "length"] | None = None
-        while len(texts) < self._slot.runtime.limits.decode and finish is None and not self._over:
-            self._slot.extend(self._pending)
-            text, finish = self._next()
-            texts.append(text)
-        return LlmStep("".join(texts), len(texts), finish=finish)
-
-    def _next(self) -> tuple[str, Literal["stop", "length"] | None]:
-        """Sample one token: its text and whether it is the last."""
-        token = self._slot.runtime.sample(self._sampler)
-        self._left -= 1
-        if self._slot.runtime.vocab.is_eog(token):
-            return self._text.flush(), "stop"
-        self._pending = [token]
-        text = self._text.push(token)
-        if self._left == 0 or len(self._slot.computed) == self._slot.runtime.limits.context:
-            return text + self._text.flush(), "length"
-        return text, None
-
-
-class _TextStream:
-    """Tokens to text, without a loss at the seams: a token may end inside a character."""
-
-    def __init__(self, runtime: _Runtime) -> None:
-        self._runtime = runtime
-        self._held: list[int] = []
-
-    def push(self, token: int) -> str:
-        self._held.append(token)
-        text = self._runtime.text(self._held)
-        if text.endswith(_UNFINISHED) and len(self._held) < _HELD_TOKENS_MAX:
-            return ""
-        self._held.clear()
-        return text.replace(_UNFINISHED, "")
-
-    def flush(self) -> str:
-        """What is held, without the character that never ended."""
-        text = self._runtime.text(self._held) if self._held else ""
-        self._held.clear()
-        return text.replace(_UNFINISHED, "")
