@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from voicepipe.core.utterance import Span
 from voicepipe.engines.base import Context, LlmStep, Transcript, TtsStep, Window
 from voicepipe.errors import EngineBusy
 from voicepipe.ingest import AudioRing
-from voicepipe.jobs import Jobs, Spoken
+from voicepipe.jobs import MAX_OPENINGS, Jobs, Spoken
 
 CONFIG = ScriptedConfig(reply="Yes. No.")
 THINK = Think((Line("system", "Be brief."), Line("user", "Hello.")), 7)
@@ -166,13 +167,73 @@ def test_reading_ahead_is_a_generation_like_any_other() -> None:
 
 
 def test_a_new_reply_lets_go_of_the_old_one() -> None:
-    """Its clause too."""
+    """Its clause too, unless it was the first."""
     tts = CancelledTts()
     jobs = Jobs("s", engines(CONFIG, tts=tts), ring(0), None)
     run(jobs, WorkKind.THINK, THINK)
     run(jobs, WorkKind.SPEAK, Speak("One.", True))
+    run(jobs, WorkKind.SPEAK, Speak("Two.", False))
     run(jobs, WorkKind.THINK, THINK)
     assert tts.cancelled == 1
+
+
+def say(jobs: Jobs, text: str, turn: int) -> Any:
+    speak = Submit(replace(work(WorkKind.SPEAK), turn=turn), Speak(text, True))
+    return jobs.call(speak, None, 0.0)[0]()
+
+
+def test_replies_to_one_turn_that_begin_alike_share_what_was_made() -> None:
+    """The next turn's reply is made anew, and what was kept is let go of."""
+    tts = CancelledTts()
+    jobs = Jobs("s", engines(CONFIG, tts=tts), ring(0), None)
+    first = say(jobs, "One.", turn=3)
+    jobs.abandon_reply()
+    say(jobs, "Two.", turn=3)
+    jobs.abandon_reply()
+    assert say(jobs, "One.", turn=3) is first
+    assert [text for text, _ in tts.texts] == ["One.", "Two."]
+    say(jobs, "One.", turn=4)
+    assert [text for text, _ in tts.texts] == ["One.", "Two.", "One."]
+    assert tts.cancelled == 2
+
+
+def test_few_first_clauses_are_kept() -> None:
+    """The oldest goes."""
+    tts = CancelledTts()
+    jobs = Jobs("s", engines(CONFIG, tts=tts), ring(0), None)
+    for number in range(MAX_OPENINGS + 1):
+        say(jobs, f"{number}.", turn=3)
+    assert tts.cancelled == 1
+    say(jobs, "1.", turn=3)
+    assert len(tts.texts) == MAX_OPENINGS + 1
+    say(jobs, "0.", turn=3)
+    assert len(tts.texts) == MAX_OPENINGS + 2
+
+
+def test_a_reply_that_was_left_in_the_middle_takes_nothing_from_the_next() -> None:
+    """Its last step may still be waiting for its thread."""
+    jobs = Jobs("s", engines(ScriptedConfig(occupy="spin", tts_ms=0)), ring(0), None)
+    speak = Submit(work(WorkKind.SPEAK), Speak("One two three four.", True))
+    old, _ = jobs.call(speak, None, 0.0)
+    jobs.abandon_reply()
+    new, _ = jobs.call(speak, None, 0.0)
+    assert old() is new()
+
+
+def test_what_is_still_awaited_is_not_shared() -> None:
+    """Two would wait for one piece."""
+    jobs = Jobs("s", engines(CONFIG), ring(0), None)
+    speak = Submit(work(WorkKind.SPEAK), Speak("One.", True))
+
+    async def main() -> list[Spoken]:
+        old = asyncio.ensure_future(jobs.call(speak, None, 0.0)[0]())
+        await asyncio.sleep(0)
+        jobs.abandon_reply()
+        new = asyncio.ensure_future(jobs.call(speak, None, 0.0)[0]())
+        return [await old, await new]
+
+    first, second = virtual.run(main())
+    assert first == second and first is not second
 
 
 def test_speaking_gives_pcm_at_the_sessions_rate() -> None:

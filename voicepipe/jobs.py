@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from voicepipe.audio import Resampler, to_pcm16
 from voicepipe.core.events import Speak, Submit, Think, Work, WorkKind
@@ -35,6 +35,62 @@ class Spoken:
     last: bool
 
 
+MAX_OPENINGS = 4
+"""First clauses kept for a reply that begins like one before it."""
+
+
+class Clause:
+    """One clause being spoken. Replies that are made anew and begin with the same words share it: what has been
+    made of it by then is not made twice."""
+
+    def __init__(self, synthesis: Synthesis, resampler: Resampler) -> None:
+        self._synthesis = synthesis
+        self._resampler = resampler
+        self._made: list[Spoken] = []
+        self._awaited = False
+
+    @property
+    def can_be_shared(self) -> bool:
+        """Not while somebody awaits a piece of it. Pieces that block a thread are made one after the other."""
+        return not self._awaited
+
+    def piece(self, number: int) -> Spoken | Awaitable[Spoken]:
+        """Numbers count from 0; the first that has not been made is made, where this is called."""
+        if number < len(self._made):
+            return self._made[number]
+        step = self._synthesis.step()
+        return self._waited(step) if inspect.isawaitable(step) else self._finish(step)
+
+    def cancel(self) -> None:
+        self._synthesis.cancel()
+
+    async def _waited(self, step: Awaitable[TtsStep]) -> Spoken:
+        self._awaited = True
+        try:
+            return self._finish(await step)
+        finally:
+            self._awaited = False
+
+    def _finish(self, step: TtsStep) -> Spoken:
+        pcm = to_pcm16(self._resampler.push(step.samples))
+        if step.last:
+            pcm += to_pcm16(self._resampler.flush())
+        self._made.append(Spoken(pcm, step.last))
+        return self._made[-1]
+
+
+class Reading:
+    """One reply's way through a clause."""
+
+    def __init__(self, clause: Clause) -> None:
+        self.clause = clause
+        self._next = 0
+
+    def step(self) -> Spoken | Awaitable[Spoken]:
+        number, self._next = self._next, self._next + 1
+        return self.clause.piece(number)
+
+
 class Jobs:
     """The engine handles of one session. Leases a reply slot at birth (raises EngineBusy); `close` gives it
     back, and must not be called while a chunk of the session runs."""
@@ -48,8 +104,10 @@ class Jobs:
         self._asr = engines.asr.open()
         self._asr_turn = 0
         self._generation: Generation | None = None
-        self._synthesis: Synthesis | None = None
-        self._resampler: Resampler | None = None
+        self._speech: Reading | None = None
+        self._openings: dict[str, Clause] = {}
+        """First clauses of the replies to one turn that were begun, the newest last."""
+        self._opening_turn = 0
 
     def call(self, submit: Submit, span: Span | None, now: float) -> tuple[Call, bool]:
         """(the chunk, whether it blocks)"""
@@ -67,21 +125,21 @@ class Jobs:
             case WorkKind.SPEAK:
                 if isinstance(task, Speak):
                     self._begin_clause(task, ctx)
-                assert self._synthesis is not None and self._resampler is not None
-                call = _spoken(self._synthesis, self._resampler)
-                return call, _blocks(self._engines.tts.placement)
+                assert self._speech is not None
+                return self._speech.step, _blocks(self._engines.tts.placement)
         raise AssertionError(f"{work.kind} is no work of a turn")
 
     def abandon_reply(self) -> None:
         """Nobody waits for the reply in the making any more."""
         if self._generation is not None:
             self._generation.cancel()
-        if self._synthesis is not None:
-            self._synthesis.cancel()
-        self._generation = self._synthesis = None
+        if self._speech is not None and self._speech.clause not in self._openings.values():
+            self._speech.clause.cancel()
+        self._generation = self._speech = None
 
     def close(self) -> None:
         self.abandon_reply()
+        self._forget_openings(0)
         self._asr.close()
         self._slot.close()
 
@@ -109,8 +167,24 @@ class Jobs:
         self._generation = self._slot.generate(Prompt(messages, task.max_tokens), ctx)
 
     def _begin_clause(self, task: Speak, ctx: Context) -> None:
-        self._synthesis = self._engines.tts.synthesize(task.text, ctx, first=task.first)
-        self._resampler = Resampler(self._engines.tts.sample_rate_hz, self.output_rate)
+        if ctx.turn != self._opening_turn:
+            self._forget_openings(0)
+            self._opening_turn = ctx.turn
+        known = self._openings.get(task.text) if task.first else None
+        if known is None or not known.can_be_shared:
+            known = Clause(
+                self._engines.tts.synthesize(task.text, ctx, first=task.first),
+                Resampler(self._engines.tts.sample_rate_hz, self.output_rate),
+            )
+            if task.first:
+                self._openings.pop(task.text, None)
+                self._forget_openings(MAX_OPENINGS - 1)
+                self._openings[task.text] = known
+        self._speech = Reading(known)
+
+    def _forget_openings(self, left: int) -> None:
+        while len(self._openings) > left:
+            self._openings.pop(next(iter(self._openings))).cancel()
 
     def _context(self, work: Work, now: float) -> Context:
         remaining_ms = None if work.deadline is None else 1000 * (work.deadline - now)
@@ -119,22 +193,3 @@ class Jobs:
 
 def _blocks(placement: Placement) -> bool:
     return placement == "thread"
-
-
-def _spoken(synthesis: Synthesis, resampler: Resampler) -> Callable[[], Any]:
-    """The step, with its samples at the output rate; resampling happens where the step runs."""
-
-    def finish(step: TtsStep) -> Spoken:
-        pcm = to_pcm16(resampler.push(step.samples))
-        if step.last:
-            pcm += to_pcm16(resampler.flush())
-        return Spoken(pcm, step.last)
-
-    async def awaited(step: Awaitable[TtsStep]) -> Spoken:
-        return finish(await step)
-
-    def call() -> Spoken | Awaitable[Spoken]:
-        step = synthesis.step()
-        return awaited(step) if inspect.isawaitable(step) else finish(step)
-
-    return call

@@ -336,12 +336,14 @@ def _turn_settings(
     config = services.config
     enforcement = start.enforcement or config.enforcement
     keeps_prefix = services.engines.llm.keeps_prefix
+    may_cut = core.Rung.SHORT_CLAUSE in config.ladder and enforcement != "observe"
     return TurnSettings(
         reply=ReplySettings(
             PlayoutSettings(output_rate),
             max_tokens=config.max_reply_tokens,
             first_audio_s=services.first_audio_s,
-            may_cut=core.Rung.SHORT_CLAUSE in config.ladder and enforcement != "observe",
+            may_cut=may_cut,
+            hurried=may_cut and services.achievable_ms is not None and services.achievable_ms > budget_ms,
         ),
         patience=OPERATING_POINTS[start.operating_point or config.operating_point],
         instructions=start.instructions or config.instructions,

@@ -6,7 +6,7 @@ import re
 
 
 class Sentences:
-    def __init__(self) -> None:
+    def __init__(self, first: object = None) -> None:
         self._rest = ""
 
     def feed(self, text: str) -> list[str]:

@@ -9,11 +9,13 @@ import pytest
 
 from tests.core.sentences import Sentences
 from voicepipe.core.budget import Ledger
+from voicepipe.core.clauses import ClauseSplitter
 from voicepipe.core.events import (
     Line,
     ReplyAudio,
     ReplyDone,
     ReplyText,
+    Rung,
     Speak,
     Stage,
     Submit,
@@ -122,6 +124,26 @@ def test_a_first_clause_that_would_come_too_late_is_cut_short() -> None:
     assert thought(quick, 0.14) == [THINK]
     assert thought(quick, 0.16) == [SPEAK]
     assert thought(replace(quick, may_cut=False), 0.16) == [THINK]
+
+
+def test_where_every_reply_is_late_first_clauses_are_short_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before there is a deadline, and however the words come; one that ends by itself is no rung."""
+    monkeypatch.setattr("voicepipe.core.reply.ClauseSplitter", ClauseSplitter)
+
+    def begins(*texts: str) -> tuple[str, tuple[str, ...]]:
+        ledger = Ledger(1, 0.2, 0.0)
+        reply = Reply(ReplyId("s", 1, 2, 3), replace(SETTINGS, hurried=True), ledger, count(1))
+        reply.begin((), 0.0)
+        for text in texts:
+            for task in tasks(reply.on_thought(text, False, 0.0)):
+                if isinstance(task, Speak):
+                    return task.text, ledger.record().rungs
+        raise AssertionError("nothing was to be spoken")
+
+    cut = ("The sun rises", (Rung.SHORT_CLAUSE,))
+    assert begins("The sun", " rises in", " the summer") == cut
+    assert begins("The sun rises in the morning, mostly.") == cut
+    assert begins("Yes, ", "of course") == ("Yes,", ())
 
 
 def test_a_release_sends_what_is_ready_and_asks_for_more() -> None:

@@ -88,6 +88,10 @@ about 50 ms."""
 SHORTEST_WORDS = 3
 """Of a first clause that is cut short: audio of 0.6 s or more, time enough to make what follows."""
 
+HURRIED = ClausePolicy(phrase_words=1, breath_words=SHORTEST_WORDS, words_max=SHORTEST_WORDS)
+"""For a first clause that is short from the start. It ends where its words say so, however they came, so that a
+reply which is made anew, and begins alike, begins with the same clause."""
+
 LATER = ClausePolicy(phrase_words=8, breath_words=14, words_max=24)
 
 
@@ -168,6 +172,11 @@ class ClauseSplitter:
         clause, self._text, self._words, self._last = self._text, "", 0, ""
         self._policy = self._later
         return [clause]
+
+
+def is_shortened(clause: str) -> bool:
+    """Would a first clause that is given its time go on after these words?"""
+    return ClauseSplitter().feed(f"{clause} ") != [clause]
 
 
 def speakable(text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from voicepipe.core.budget import Ledger
-from voicepipe.core.clauses import ClauseSplitter
+from voicepipe.core.clauses import FIRST, HURRIED, ClauseSplitter, is_shortened
 from voicepipe.core.events import (
     Line,
     ReplyAudio,
@@ -49,6 +49,8 @@ class ReplySettings:
     """What the first audio of a clause takes, as far as is known."""
     may_cut: bool = True
     """A first clause that would come too late is cut short."""
+    hurried: bool = False
+    """Every reply is expected to come too late, so that first clauses are short from the start."""
     ahead_s: float = 3.0
     """Audio made beyond the playback frontier after it."""
     urgent_s: float = 0.5
@@ -72,7 +74,7 @@ class Reply:
         self._settings = settings
         self._ledger = ledger
         self._serial = serial
-        self._splitter = ClauseSplitter()
+        self._splitter = ClauseSplitter(HURRIED if settings.hurried else FIRST)
         self._clauses: deque[str] = deque()
         self._thinking = False
         self._thought_out = False
@@ -120,10 +122,8 @@ class Reply:
         if text.strip():
             self._ledger.on_answer_first(now)
         self._clauses.extend(self._splitter.feed(text))
-        if not self._clauses and self._first_clause and self._settings.may_cut and self._is_late(now):
-            self._clauses.extend(self._splitter.cut_short())
-            if self._clauses:
-                self._ledger.on_rung(Rung.SHORT_CLAUSE)
+        if self._first_clause:
+            self._hurry(now)
         if finished:
             self._thought_out = True
             self._clauses.extend(self._splitter.flush())
@@ -153,6 +153,13 @@ class Reply:
         return self.playout.next_deadline()
 
     # inner
+
+    def _hurry(self, now: float) -> None:
+        """Nothing has been spoken yet: take the rung where that is needed, and note it where it was taken."""
+        if not self._clauses and self._settings.may_cut and self._is_late(now):
+            self._clauses.extend(self._splitter.cut_short())
+        if self._clauses and is_shortened(self._clauses[0]):
+            self._ledger.on_rung(Rung.SHORT_CLAUSE)
 
     def _is_late(self, now: float) -> bool:
         """Even if the clause ended here, its audio would miss the deadline or hardly meet it."""
