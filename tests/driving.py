@@ -19,10 +19,13 @@ from tests import virtual
 from voicepipe.config import Config, LimitsConfig, ScriptedConfig
 from voicepipe.connection import ConnectionClosed, MemoryConnection
 from voicepipe.core.events import TurnRecord, WorkKind
+from voicepipe.core.scheduler import Scheduler
+from voicepipe.core.turn import Turns
 from voicepipe.device import Device
 from voicepipe.engines.base import Context, Engines, Prompt, Transcript, Window
 from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTts, ScriptedVad
 from voicepipe.reception import serve_session
+from voicepipe.recording import Tape
 from voicepipe.services import Services
 from voicepipe.wire import messages as wire
 from voicepipe.wire.native import decode_server, encode_client
@@ -249,17 +252,23 @@ class House:
 
 @asynccontextmanager
 async def open_house(
-    these: Engines | None = None, config: Config | None = None, lanes: dict[str, int] | None = None
+    these: Engines | None = None,
+    config: Config | None = None,
+    lanes: dict[str, int] | None = None,
+    *,
+    tape: Tape | None = None,
 ) -> Any:
     """Leaving checks that every lease is back and that no chunk waits or runs."""
     observer = Recorder()
-    async with Device(PLACEMENT, lanes or LANES) as device:
+    make_scheduler = Scheduler if tape is None else tape.scheduler
+    async with Device(PLACEMENT, lanes or LANES, make_scheduler=make_scheduler) as device:
         house = House(Services(these or engines(), device, config or Config(), observer), observer)
 
         def keep(session: str, record: TurnRecord) -> None:
             house.records.setdefault(session, []).append(record)
 
-        house.services = replace(house.services, on_record=keep)
+        make_turns = Turns if tape is None else tape.turns
+        house.services = replace(house.services, on_record=keep, make_turns=make_turns)
         yield house
     assert house.leased == 0, "a reply slot was not given back"
     left = device.snapshot().lanes
@@ -459,11 +468,12 @@ def call(
     query: dict[str, str] | None = None,
     capacity: int = 100_000,
     rate: int = RATE_HZ,
+    tape: Tape | None = None,
 ) -> Caller:
     """Play the script against a fresh house in virtual time."""
 
     async def main() -> Caller:
-        async with open_house(these, config) as house:
+        async with open_house(these, config, tape=tape) as house:
             caller = await visit(house, script, query=query, capacity=capacity, rate=rate)
         check_nothing_left()
         return caller

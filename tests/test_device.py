@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from tests import virtual
-from voicepipe.core.events import Work, WorkClass, WorkKind
+from voicepipe.core.events import LaneTiming, Work, WorkClass, WorkKind
 from voicepipe.core.scheduler import LAPSE_S, LaneSnapshot
-from voicepipe.device import Device, Done, Dropped, Failed, LaneTiming, Outcome
+from voicepipe.device import Device, Done, Dropped, Failed, Outcome
 from voicepipe.errors import EngineBusy, EngineTimeout
 
 PLACEMENT = dict.fromkeys(WorkKind, "main")

@@ -76,7 +76,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "ears": ("device", "core.endpoint", "core.events", "core.lull", "engines.base", "ingest", "audio", "errors"),
     "jobs": ("device", "core.events", "core.utterance", "engines.base", "ingest", "audio", "errors"),
     "announce": ("core.events", "wire.messages", "errors"),
-    "services": ("core.blame", "core.events", "device", "engines.base", "config"),
+    "services": ("core.blame", "core.events", "core.turn", "core.turn_state", "device", "engines.base", "config"),
     "reception": ("announce", "config", "connection", "errors", "services", "session", "wire", "wire.*"),
     "session": (
         "services",
@@ -106,6 +106,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "filing": ("errors",),
     "ledgers": ("core.*", "filing"),
     "trace": ("core.*", "filing", "ledgers"),
+    "tape": ("core.*", "errors"),
+    "recording": ("voicepipe", "core.*", "filing", "tape"),
+    "replay": ("tape", "errors"),
+    "recorders": ("ledgers", "recording", "services", "trace", "errors"),
     # the server: sockets, pages, admission at the door
     "endings": ("connection", "errors"),
     "gate": ("core.admission", "webfiles", "wire.native", "errors"),
@@ -144,7 +148,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "server",
         "services",
         "reception",
-        "trace",
+        "recorders",
         "warmup",
     ),
     "signals": (),
@@ -170,14 +174,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
         "models",
         "models.*",
+        "recorders",
+        "replay",
         "resources",
-        "ledgers",
-        "services",
         "show",
         "signals",
         "sim",
         "sim.*",
-        "trace",
         "warmup",
         "voicepipe_client",
         "voicepipe_client.*",
@@ -247,8 +250,8 @@ INNER_IMPORTS = {"engines.table", "cli"}
 DYNAMIC_IMPORTS = {"models.hub"}
 """An optional package that takes long to import, and is hardly ever needed."""
 
-CATCH_ALLS = {"device", "session", "server"}
-"""The worker boundary, and the connection boundary on both of its sides."""
+CATCH_ALLS = {"device", "session", "server", "replay"}
+"""The worker boundary, the connection boundary on both of its sides, and the one to what is replayed."""
 
 TESTED_ELSEWHERE = {
     "__main__": "tests/test_cli.py",

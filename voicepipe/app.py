@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,8 @@ from voicepipe.core.endpoint import RATE_HZ
 from voicepipe.core.events import Stage, Timing, TurnRecord, Work, WorkKind
 from voicepipe.core.lull import LullSettings
 from voicepipe.core.patience import OPERATING_POINTS
+from voicepipe.core.scheduler import Scheduler
+from voicepipe.core.turn import Turns
 from voicepipe.core.turn_state import DOWNLINK_S
 from voicepipe.device import Device
 from voicepipe.engines.base import Engines
@@ -28,8 +30,9 @@ from voicepipe.gate import AccessRules
 from voicepipe.metrics import Metrics
 from voicepipe.pages import Readiness
 from voicepipe.reception import serve_session
+from voicepipe.recorders import Recorders
 from voicepipe.server import ServerSettings, VoiceServer
-from voicepipe.services import Recorder, Services
+from voicepipe.services import Services
 from voicepipe.warmup import OnThread, WarmUp, warm_up
 
 T = TypeVar("T")
@@ -74,15 +77,17 @@ async def serving(
     tokens: frozenset[str] = frozenset(),
     web_files: Path | None = None,
     on_listening: Callable[[int], None] = lambda port: None,
-    recorders: Sequence[Recorder] = (),
+    recorders: Recorders | None = None,
 ) -> AsyncIterator[Serving]:
     """Listen, load, warm up, and serve while the block runs. Leaving it drains. `recorders` are told of every chunk
-    and every turn, and may be closed after it.
+    and every turn, and of what core decides on; they may be closed after it.
 
     Raises PortInUse before anything is loaded, then whatever `load` raises.
     """
     metrics = Metrics(CollectorRegistry())
     services: list[Services] = []
+    recorders = recorders or Recorders()
+    tape = recorders.tape
 
     async def handler(connection: Connection, grant: Grant) -> None:
         await serve_session(connection, services[0], f"s{grant.lease_id}")
@@ -92,11 +97,11 @@ async def serving(
 
     def observe(work: Work, timing: Timing, lane: str) -> None:
         metrics.chunk_done(work.kind.stage.value, work.klass.name.lower(), timing.service_s)
-        for recorder in recorders:
+        for recorder in recorders.observers:
             recorder.on_chunk(work, timing, lane)
 
     def on_record(session: str, record: TurnRecord) -> None:
-        for recorder in recorders:
+        for recorder in recorders.observers:
             recorder.on_record(session, record)
 
     where = plan(config.engines, config.limits.max_sessions)
@@ -112,7 +117,8 @@ async def serving(
     async with server:
         on_listening(server.port)
         clock = asyncio.get_running_loop().time
-        async with Device(placement, where.lanes, observe=observe) as device:
+        make_scheduler = Scheduler if tape is None else tape.scheduler
+        async with Device(placement, where.lanes, observe=observe, make_scheduler=make_scheduler) as device:
 
             async def on_thread(call: Callable[[], T]) -> T:
                 return await device.prepare(WorkKind.FINAL, call)
@@ -135,6 +141,7 @@ async def serving(
                         draining=server.draining,
                         drain_deadline=lambda: server.drain_deadline,
                         on_record=on_record,
+                        make_turns=Turns if tape is None else tape.turns,
                     )
                 )
                 try:

@@ -10,8 +10,8 @@ import re
 import signal
 import sys
 import tomllib
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
@@ -22,14 +22,14 @@ from voicepipe.config import Config, EnginesConfig, parse_config
 from voicepipe.conversation import Call, check_out, converse, load_clips, spoken_question
 from voicepipe.engines.base import Engines
 from voicepipe.engines.table import find_models, is_url, load
-from voicepipe.errors import ConfigError, EngineError, Refused, VoicepipeError
-from voicepipe.ledgers import LedgerWriter
+from voicepipe.errors import ConfigError, EngineError, RecordingError, Refused, VoicepipeError
 from voicepipe.models.named import check_named
 from voicepipe.models.place import default_root
 from voicepipe.models.progress import TerminalReporter, size_text
 from voicepipe.models.store import ModelStore
+from voicepipe.recorders import Recorders, open_recorders
+from voicepipe.replay import as_dict, as_lines, replay
 from voicepipe.resources import browser_dir
-from voicepipe.services import Recorder
 from voicepipe.show import Display, JsonLines, Reporter
 from voicepipe.signals import (
     Terminated,
@@ -39,7 +39,6 @@ from voicepipe.signals import (
     sigterm_raises,
     status_of_signal,
 )
-from voicepipe.trace import TraceWriter
 
 DEFAULT_URL = "ws://127.0.0.1:8765"
 BUDGET_MS = (1.0, 60_000.0)
@@ -104,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"voicepipe {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_add_demo, _add_serve, _add_talk, _add_models):
+    for add in (_add_demo, _add_serve, _add_talk, _add_models, _add_replay):
         add(commands).add_argument("--verbose", action="store_true", help="log what happens (no words)")
     return parser
 
@@ -169,6 +168,21 @@ def _add_models(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     return parser
 
 
+def _add_replay(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        "replay",
+        help="decide a recorded run anew, and compare",
+        description="Tells fresh turns and a fresh scheduler, offline, what a file of --record holds, and compares "
+        "the commands one by one. Status 0 where all are the same, 1 where one differs (it is shown, with its "
+        "words), 2 where the file is no recording of this version. One that breaks off is replayed up to its last "
+        "whole line.",
+    )
+    parser.add_argument("file", type=_path, metavar="F", help="a recording of `demo` or `serve`")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.set_defaults(run=_replay)
+    return parser
+
+
 def _add_clips(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wav", action="append", type=_path, metavar="F", help="say this recording (repeatable)")
     parser.add_argument("--out", type=_path, metavar="F", help="write the replies to this WAV")
@@ -201,6 +215,12 @@ def _add_engines(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--trace", type=_path, metavar="F.json", help="the same as a Chrome trace; open it in Perfetto"
+    )
+    parser.add_argument(
+        "--record",
+        type=_path,
+        metavar="F.jsonl",
+        help="record what is decided and on what, for `voicepipe replay`; holds all WORDS that are said, no sound",
     )
 
 
@@ -314,21 +334,11 @@ def _serve(args: argparse.Namespace) -> int:
         return asyncio.run(_serve_until_told(config, loader, recorders))
 
 
-@contextmanager
-def _recorders(args: argparse.Namespace) -> Iterator[list[Recorder]]:
-    """Opened before anything is fetched or loaded. Raises ConfigError."""
-    if args.ledger is not None and args.ledger == args.trace:
-        raise ConfigError("--ledger and --trace name the same file", field="--trace")
-    with ExitStack() as stack:
-        recorders: list[Recorder] = []
-        if args.ledger is not None:
-            recorders.append(stack.enter_context(closing(LedgerWriter(args.ledger))))
-        if args.trace is not None:
-            recorders.append(stack.enter_context(closing(TraceWriter(args.trace))))
-        yield recorders
+def _recorders(args: argparse.Namespace) -> AbstractContextManager[Recorders]:
+    return open_recorders(args.ledger, args.trace, args.record)
 
 
-async def _serve_until_told(config: Config, loader: Callable[[], Engines], recorders: Sequence[Recorder]) -> int:
+async def _serve_until_told(config: Config, loader: Callable[[], Engines], recorders: Recorders) -> int:
     once, twice = asyncio.Event(), asyncio.Event()
     ready: list[Serving] = []
 
@@ -389,6 +399,20 @@ def _ready_text(config: Config, served: Serving) -> str:
     return text
 
 
+# --- replay
+
+
+def _replay(args: argparse.Namespace) -> int:
+    try:
+        with args.file.open("rb") as file:
+            report = replay(file, str(args.file))
+    except OSError as exc:
+        raise RecordingError(f"{args.file}: {exc.strerror}", field="file") from None
+    lines = [msgspec.json.encode({"summary": as_dict(report)}).decode()] if args.json else as_lines(report)
+    print("\n".join(lines))
+    return 0 if report.agreed else 1
+
+
 # --- demo and talk
 
 
@@ -402,7 +426,7 @@ def _demo(args: argparse.Namespace) -> int:
     check_out(out)
     reporter = _reporter(args)
 
-    async def run(loader: Callable[[], Engines], recorders: Sequence[Recorder]) -> bool:
+    async def run(loader: Callable[[], Engines], recorders: Recorders) -> bool:
         reporter.say("loading the engines")
         async with serving(config, loader, recorders=recorders) as served:
             reporter.say(_ready_text(config, served))

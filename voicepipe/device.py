@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
-from voicepipe.core.events import Timing, Waits, Work, WorkKind
+from voicepipe.core.events import LaneTiming, Work, WorkKind
 from voicepipe.core.scheduler import (
     Discard,
     Reject,
@@ -37,24 +37,6 @@ T = TypeVar("T")
 
 Call = Callable[[], Any]
 """A chunk: blocking, or returning an awaitable."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaneTiming(Timing):
-    """Scheduler times of one chunk, and where its wait came from."""
-
-    granted: float
-    """From when on the lane was the chunk's: it was queued, and had room, and nothing else went before."""
-    blocked_s: float
-    """How much of its wait a chunk of a lower class ran on."""
-
-    @property
-    def waits(self) -> Waits:
-        """The wait in its parts. The hand-off goes from the end of the chunk before it, through the loop, to its
-        own first instruction."""
-        waited_s = self.granted - self.queued
-        lower_s = min(self.blocked_s, waited_s)  # the loop learns of an end a little after it
-        return Waits(lower_s, waited_s - lower_s, self.started - self.granted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +82,9 @@ class _Span:
     finished: float
 
 
+MakeScheduler = Callable[[Mapping[WorkKind, str], Mapping[str, int]], Scheduler]
+"""From `placement` and `lanes`."""
+
 Observe = Callable[[Work, LaneTiming, str], None]
 """Told of each chunk that returned: the work, its times, its lane."""
 
@@ -115,9 +100,10 @@ class Device:
         lanes: Mapping[str, int],
         *,
         observe: Observe = _unobserved,
+        make_scheduler: MakeScheduler = Scheduler,
     ) -> None:
         """`placement` names the lane of each kind of work, `lanes` how many chunks each lane runs at a time."""
-        self._scheduler = Scheduler(placement, lanes)
+        self._scheduler = make_scheduler(placement, lanes)
         self._placement = dict(placement)
         self._lanes = dict(lanes)
         self._observe = observe

@@ -10,7 +10,7 @@
     ├── ModelError           a model is missing, corrupt or cannot be fetched
     │   ├── ModelMissing, ModelCorrupt, IndexUnreachable, UnknownModel
     ├── UsageError           wrong argument or file; exit status 2
-    │   └── ConfigError, AudioFileError
+    │   └── ConfigError, AudioFileError, RecordingError
     └── EnvironmentFailure   the surroundings do not allow it; exit status 1
         └── PortInUse, NoMicrophone, ServerUnreachable, ConnectionLost, MissingExtra
 
@@ -193,6 +193,12 @@ class AudioFileError(UsageError):
     """A file that is not audio, is empty, or is too long."""
 
     code = "bad_audio_file"
+
+
+class RecordingError(UsageError):
+    """A file that is no recording, one of another version, or a line of it that cannot be read."""
+
+    code = "bad_recording"
 
 
 class EnvironmentFailure(VoicepipeError):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from voicepipe.config import Config
 from voicepipe.core.blame import SHARES
 from voicepipe.core.events import Stage, Timing, TurnRecord, Work
+from voicepipe.core.turn import Turns
+from voicepipe.core.turn_state import TurnSettings
 from voicepipe.device import Device
 from voicepipe.engines.base import Engines
 
@@ -34,6 +36,10 @@ class Recorder(Protocol):
     def on_record(self, session: str, record: TurnRecord) -> None: ...
 
 
+MakeTurns = Callable[[str, TurnSettings, Iterator[int]], Turns]
+"""From the session's name, its settings, and what issues its work ids."""
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """What all sessions of a process share."""
@@ -52,3 +58,4 @@ class Services:
     drain_deadline: Callable[[], float | None] = lambda: None
     """Loop time at which the server ends them."""
     on_record: Callable[[str, TurnRecord], None] = lambda session, record: None
+    make_turns: MakeTurns = Turns

@@ -18,7 +18,6 @@ from voicepipe.core import events as core
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import ReplySettings
-from voicepipe.core.turn import Turns
 from voicepipe.core.turn_state import Phase, TurnSettings
 from voicepipe.device import Done, Dropped, Failed, Outcome
 from voicepipe.ears import Ears
@@ -83,7 +82,7 @@ class Session:
         )
         self._jobs = Jobs(ident, services.engines, self._ears.ring, start.output_rate)
         settings = _turn_settings(services, start, budget_ms, self._jobs.output_rate)
-        self._turns = Turns(ident, settings, serial)
+        self._turns = services.make_turns(ident, settings, serial)
         self._outbox: asyncio.Queue[wire.ServerMessage | wire.AudioFrame] = asyncio.Queue(OUTBOX_FRAMES)
         services.observer.lease_taken("llm")
         self._told_epoch = 0

@@ -6,6 +6,7 @@ order, late answers too, and checks every command against what the session has b
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 
@@ -70,6 +71,8 @@ THOUGHTS = ["", "One two three. ", "Four, five", " six seven.", "Eight! Nine? "]
 class Conversation(RuleBasedStateMachine):
     """The model driver."""
 
+    make_turns: Callable[[str, TurnSettings, Iterator[int]], Turns] = Turns
+
     def __init__(self) -> None:
         super().__init__()
         self.now = 100.0
@@ -97,7 +100,7 @@ class Conversation(RuleBasedStateMachine):
     )
     def begin(self, manual: bool, auto_reply: bool, interruptible: bool) -> None:
         self.settings = replace(SETTINGS, manual=manual, auto_reply=auto_reply, interruptible=interruptible)
-        self.turns = Turns("s", self.settings, count(1))
+        self.turns = self.make_turns("s", self.settings, count(1))
         self.take(self.turns.on_opened(self.now))
 
     # --- the user

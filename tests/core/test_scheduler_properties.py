@@ -6,6 +6,7 @@ The model is a list per lane that is searched for the first; it shares no data s
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import floor, inf
 
@@ -57,8 +58,8 @@ class Waiter:
 
 
 class Model:
-    def __init__(self, capacity: dict[str, int]) -> None:
-        self.scheduler = Scheduler(PLACEMENT, capacity, max_queued=6)
+    def __init__(self, capacity: dict[str, int], make_scheduler: Callable[..., Scheduler] = Scheduler) -> None:
+        self.scheduler = make_scheduler(PLACEMENT, capacity, max_queued=6)
         self.capacity = capacity
         self.now = 0.0
         self.waiting: dict[str, list[Waiter]] = {lane: [] for lane in capacity}

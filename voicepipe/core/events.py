@@ -121,6 +121,24 @@ class Timing:
         return Waits(others_s=self.wait_s)
 
 
+@dataclass(frozen=True, slots=True)
+class LaneTiming(Timing):
+    """Scheduler times of one chunk, and where its wait came from."""
+
+    granted: float
+    """From when on the lane was the chunk's: it was queued, and had room, and nothing else went before."""
+    blocked_s: float
+    """How much of its wait a chunk of a lower class ran on."""
+
+    @property
+    def waits(self) -> Waits:
+        """The wait in its parts. The hand-off goes from the end of the chunk before it, through the loop, to its
+        own first instruction."""
+        waited_s = self.granted - self.queued
+        lower_s = min(self.blocked_s, waited_s)  # the loop learns of an end a little after it
+        return Waits(lower_s, waited_s - lower_s, self.started - self.granted)
+
+
 # --- endpoint events (media time: samples at 16 kHz) -----------------------------------------------------
 
 
