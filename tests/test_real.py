@@ -14,6 +14,8 @@ from voicepipe.app import Serving, serving
 from voicepipe.audio import Samples, read_wav, resample
 from voicepipe.config import Config, LimitsConfig
 from voicepipe.engines.table import Models, load
+from voicepipe.recorders import Recorders, open_recorders
+from voicepipe.replay import as_lines, replay
 from voicepipe.warmup import speak
 from voicepipe_client import ClipSource, TurnRecord, connect, make_clip, talk
 
@@ -27,10 +29,10 @@ def models(whisper_dir: Path, smollm2_path: Path, piper_voice_path: Path) -> Mod
 
 
 @asynccontextmanager
-async def house(models: Models, sessions: int) -> AsyncIterator[Serving]:
+async def house(models: Models, sessions: int, recorders: Recorders | None = None) -> AsyncIterator[Serving]:
     config = Config(port=0, limits=LimitsConfig(max_sessions=sessions, grace_s=1.0))
     loader = lambda: load(config.engines, models, sessions=sessions, api_key=None)  # noqa: E731
-    async with serving(config, loader) as served:
+    async with serving(config, loader, recorders=recorders) as served:
         yield served
 
 
@@ -72,6 +74,20 @@ async def test_a_question_is_answered_and_noise_is_not(models: Models) -> None:
         for sound in sounds:
             turns = await converse(served, sound.astype(np.float32))
             assert all(t.verdict == "empty" and not t.transcript and not t.reply for t in turns)
+
+
+async def test_a_recorded_session_is_decided_the_same_again(models: Models, tmp_path: Path) -> None:
+    """Real texts, real timings, chunks on threads."""
+    path = tmp_path / "r.jsonl"
+    with open_recorders(None, None, path) as recorders:
+        async with house(models, 1, recorders) as served:
+            asked = await question(served, "What is the capital of France?")
+            (turn,) = await converse(served, asked)
+    with path.open("rb") as file:
+        report = replay(file, "r")
+    assert report.agreed and report.whole, as_lines(report)
+    assert report.sessions == 1 and report.inputs > 100
+    assert turn.transcript in path.read_text(encoding="utf-8")
 
 
 async def test_two_speakers_at_once_are_kept_apart(models: Models, speech_dir: Path) -> None:

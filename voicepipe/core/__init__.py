@@ -11,4 +11,7 @@ A stateful component has four verbs:
 time: counts of samples. The two are never mixed; a driver that must relate them says so where it does. Commands
 are data, and only drivers act on them. An event that is illegal in the present state is an AssertionError
 where only our own bug can cause it, and is ignored where a peer's timing can.
+
+An answer depends on the arguments of the events so far and on nothing else, and these are plain values. So a
+recorded run is decided the same again.
 """
