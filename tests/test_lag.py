@@ -48,6 +48,14 @@ def test_lateness_is_measured_and_passed_on() -> None:
     assert probe.last_s == 0.0
 
 
+def test_a_finer_probe_looks_more_often() -> None:
+    loop, seen = StandstillLoop(), list[float]()
+    LagProbe(seen.append, interval_s=0.005).start(loop)
+    loop.run_late(0.002)
+    assert loop.timers[0][0] == pytest.approx(100.0 + 0.005 + 0.002 + 0.005)
+    assert seen == [pytest.approx(0.002)]
+
+
 def test_p99_forgets_after_half_a_minute() -> None:
     loop = StandstillLoop()
     probe = LagProbe(lambda lag_s: None)

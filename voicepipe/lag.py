@@ -8,14 +8,16 @@ from collections.abc import Callable
 
 INTERVAL_S = 0.1
 _KEPT = 300
-"""Half a minute of samples."""
+"""Half a minute of samples, at that interval."""
 
 
 class LagProbe:
     """A timer that measures its own lateness. Costs one callback per interval, and no task."""
 
-    def __init__(self, observed: Callable[[float], None]) -> None:
+    def __init__(self, observed: Callable[[float], None], interval_s: float = INTERVAL_S) -> None:
+        """`observed` is told each lag in seconds; `interval_s` lies between two looks."""
         self._observed = observed
+        self._interval_s = interval_s
         self._lags: deque[float] = deque([0.0], maxlen=_KEPT)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -33,12 +35,12 @@ class LagProbe:
 
     @property
     def p99_s(self) -> float:
-        """Over the last half minute."""
+        """Over the last half minute, or the last 300 looks."""
         ordered = sorted(self._lags)
         return ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        due = loop.time() + INTERVAL_S
+        due = loop.time() + self._interval_s
         self._timer = loop.call_at(due, self._on_time, loop, due)
 
     def _on_time(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
