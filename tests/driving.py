@@ -257,11 +257,13 @@ async def open_house(
     lanes: dict[str, int] | None = None,
     *,
     tape: Tape | None = None,
+    device: Device | None = None,
 ) -> Any:
-    """Leaving checks that every lease is back and that no chunk waits or runs."""
+    """Leaving checks that every lease is back and that no chunk waits or runs. `device`: one of the test's own, instead
+    of one with these `lanes` and this `tape`."""
     observer = Recorder()
     make_scheduler = Scheduler if tape is None else tape.scheduler
-    async with Device(PLACEMENT, lanes or LANES, make_scheduler=make_scheduler) as device:
+    async with device or Device(PLACEMENT, lanes or LANES, make_scheduler=make_scheduler) as device:
         house = House(Services(these or engines(), device, config or Config(), observer), observer)
 
         def keep(session: str, record: TurnRecord) -> None:
@@ -300,7 +302,7 @@ class Caller:
         self.reading = True
         self._clock = asyncio.get_running_loop().time
         self._began = self._clock()
-        self._server, self._connection = MemoryConnection.pair(capacity=capacity, query=query)
+        self.server_side, self._connection = MemoryConnection.pair(capacity=capacity, query=query)
         self._position = 0
         self._noise = np.random.default_rng(1)
         self._ended = asyncio.Event()
@@ -427,7 +429,7 @@ class Caller:
 
     async def be_served(self) -> None:
         try:
-            await serve_session(self._server, self.house.services, self.ident)
+            await serve_session(self.server_side, self.house.services, self.ident)
         finally:
             self._ended.set()
 

@@ -34,9 +34,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         selector = _JumpingSelector()
         super().__init__(selector)
         self._now = 1000.0
-        selector.advance = self._advance
+        selector.advance = self.advance
 
-    def _advance(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
+        """Time passes, and the loop stands still."""
         self._now += seconds
 
     def time(self) -> float:
