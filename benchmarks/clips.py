@@ -39,10 +39,13 @@ READINGS = (
 class Labelled:
     name: str
     samples: Samples
-    """16 kHz mono; speech ends with the last sample."""
+    """16 kHz mono."""
     text: str | None
-    pauses: int
-    """Gaps of 200 ms and more inside the speech."""
+    speech_end: int
+    """One past the last sample of speech."""
+    pauses: tuple[tuple[int, int], ...]
+    """[start, end) of the gaps of 200 ms and more inside the speech, ascending."""
+    kind: str = "question"
 
 
 def label(name: str, samples: Samples, text: str | None) -> Labelled:
@@ -51,16 +54,17 @@ def label(name: str, samples: Samples, text: str | None) -> Labelled:
     if first is None or last is None:
         raise SystemExit(f"{name}: there is no speech in it")
     speech = samples[first:last]
-    return Labelled(name, speech, text, count_pauses(speech))
+    return Labelled(name, speech, text, len(speech), find_pauses(speech))
 
 
-def count_pauses(samples: Samples) -> int:
+def find_pauses(samples: Samples) -> tuple[tuple[int, int], ...]:
+    """[start, end) of every stretch of `MIN_PAUSE_S` and more without a 10 ms window above `PAUSE_DBFS`."""
     window = RATE_HZ // 100
     frames = samples[: len(samples) // window * window].reshape(-1, window)
     loud = np.sqrt((frames**2).mean(axis=1)) > 10 ** (PAUSE_DBFS / 20)
     edges = np.flatnonzero(np.diff(np.concatenate([[1], loud.astype(np.int8), [1]])))
-    gaps = edges[1::2] - edges[::2]
-    return int((gaps >= MIN_PAUSE_S * 100).sum())
+    pairs = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+    return tuple((start * window, end * window) for start, end in pairs if end - start >= MIN_PAUSE_S * 100)
 
 
 async def default_clips(tts: Tts, speech_dir: Path | None, on_thread: OnThread) -> list[Labelled]:

@@ -8,7 +8,11 @@ operating points. A policy that ended a turn too early hears the rest as if the 
     false cutoff   a labelled pause of 200 ms and more at which the policy committed
     delay          commit - labelled end of speech; what decode and turn model take counts only as `--answer-ms`
 
+With `--live F`, where F is what `turn_latency.py` printed, the picture also shows what whole turns through a server
+did at the same operating points: when the client learnt of the commit, and when it heard the reply.
+
     python benchmarks/endpointing.py [--half report|tuning|all] [--takes 2] [--wavs DIR] [--seed N] [--plot F.svg]
+                                     [--live F]
 """
 
 from __future__ import annotations
@@ -25,15 +29,16 @@ from pathlib import Path
 
 import numpy as np
 from curve import Series, write_svg
-from dialogues import RATE_HZ, SPEECH_DB, LabelledTurn, assemble, dialogues, trim
+from dialogues import RATE_HZ, SPEECH_DB, LabelledTurn, assemble, trim
+from labelled import spoken_turns
+from live import live_series, read_points
 
-from voicepipe.audio import Samples, read_wav, resample
+from voicepipe.audio import read_wav, resample
 from voicepipe.core.endpoint import Endpointer
 from voicepipe.core.events import Onset, Resumed, Silence, SoftEnd, Voiced
 from voicepipe.core.patience import OPERATING_POINTS, Patience, needed_silence_s
 from voicepipe.core.utterance import UNDECIDED
 from voicepipe.engines.base import Asr, Context, TurnModel, Vad, Window
-from voicepipe.engines.piper import PiperTts
 from voicepipe.engines.silero import SileroVad
 from voicepipe.engines.smart_turn import SmartTurn
 from voicepipe.engines.whisper import WhisperAsr
@@ -241,7 +246,7 @@ def by_kind(policies: Sequence[Policy], set_: Sequence[Heard], answer_s: float) 
 
 
 TITLE = "Ending a turn: how soon, and how often too soon"
-AXES = ("median endpoint delay, ms", "pauses cut off, %")
+AXES = ("median ms after the end of speech", "pauses cut off, %")
 TITLES = ("policy", "p50 ms", "p95 ms", "cutoffs", "rate", "early", "never")
 
 
@@ -263,26 +268,8 @@ def own_turns(folder: Path) -> Iterator[LabelledTurn]:
 
 
 def default_turns(store: ModelStore, args: argparse.Namespace) -> list[LabelledTurn]:
-    voice = store.ensure("piper-en_US-joe-medium")
-    voices: dict[float, PiperTts] = {}
-
-    def speak(text: str, stretch: float) -> Samples:
-        if stretch not in voices:
-            voices[stretch] = PiperTts(voice, length_scale=stretch, seed=args.seed)
-        tts = voices[stretch]
-        synthesis, pieces, last = tts.synthesize(text, CONTEXT, first=False), [], False
-        while not last:
-            step = synthesis.step()
-            pieces.append(step.samples)
-            last = step.last
-        return resample(np.concatenate(pieces), tts.sample_rate_hz, RATE_HZ)
-
-    folder, recordings = store.ensure("speech-samples"), {}
-    for name in ("two_cities", "beckett"):
-        samples, rate_hz = read_wav(folder / f"{name}.wav", max_seconds=120)
-        recordings[name] = resample(samples, rate_hz, RATE_HZ)
-    turns = dialogues(speak, recordings, takes=args.takes, seed=args.seed)
-    return [turn for turn in turns if args.half in ("all", turn.half)]
+    half = None if args.half == "all" else args.half
+    return spoken_turns(store, half=half, takes=args.takes, seed=args.seed)
 
 
 def families(model: TurnModel | None, answer_s: float) -> dict[str, list[Policy]]:
@@ -318,6 +305,7 @@ def report(set_: Sequence[Heard], model: TurnModel | None, args: argparse.Namesp
     by_kind(
         [policy for name, policies in known.items() if name != "silence" for policy in policies], set_, answer_s
     )
+    drawn += live_series(args.live)
     if args.plot:
         write_svg(args.plot, drawn, TITLE, *AXES)
     return {
@@ -347,7 +335,10 @@ def main() -> None:
     parser.add_argument("--answer-ms", type=float, default=0.0, help="what decode and turn model take")
     parser.add_argument("--no-turn-model", action="store_true")
     parser.add_argument("--plot", type=Path, help="where the curve goes, an SVG file")
+    parser.add_argument("--live", type=read_points, default=(), help="output of turn_latency.py, drawn beside it")
     args = parser.parse_args()
+    if args.live and not args.plot:
+        parser.error("--live is drawn, and needs --plot")
     store = ModelStore(default_root(os.environ), report=TerminalReporter(sys.stderr))
     turns = list(own_turns(args.wavs)) if args.wavs else default_turns(store, args)
     if not turns:
