@@ -3,13 +3,15 @@
 The ledger of a turn splits its critical path into stage x kind, and the parts add up to the server's own estimate
 of the felt gap. The felt gap is the client's, from the label to the sound. Two more parts make the sum exact, each
 with its sign: how late the server took the speech to have ended (`client speech-end`), and how much later than
-estimated the sound came (`client playout`).
+estimated the sound came (`client playout`: a reply begins with some quiet milliseconds). The label is as fine as the
+client's frames, 20 ms: speech ends with the frame that holds its last sample.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from statistics import fmean
 
 from voicepipe.core.events import BlameKind, TurnRecord
@@ -118,7 +120,7 @@ def _ranked(paths: Sequence[TurnPath | None]) -> list[TurnPath | None]:
 
 def _rank(quantile: float, count: int) -> int:
     """Index by nearest rank, as `voicepipe_client.spread` has it."""
-    return max(0, -int(-quantile * count // 1) - 1)
+    return max(0, ceil(quantile * count) - 1)
 
 
 _STAGES = ("endpoint", "asr", "llm", "tts", "send")

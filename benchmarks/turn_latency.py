@@ -14,8 +14,8 @@ After the table comes the waterfall of the median turn: what each millisecond be
 first sound was, and the mean of the same over the middle fifth of the turns. Client and server share one process,
 one event loop and one clock here: the client's work is on the loop too, and the loop's lag includes it.
 
-    python benchmarks/turn_latency.py                                        # 40 turns, fast: some 7 minutes
-    python benchmarks/turn_latency.py --operating-point all                  # 20 turns at each of three points
+    python benchmarks/turn_latency.py                                        # 40 turns, fast: 7 minutes
+    python benchmarks/turn_latency.py --operating-point all                  # 20 at each of three: 10 minutes
     python benchmarks/turn_latency.py --operating-point all --full > F       # 60 turns each: half an hour
     python benchmarks/endpointing.py --live F --plot docs/endpointing.svg    # draw what was measured
 """
@@ -52,13 +52,13 @@ from voicepipe.wire.messages import TurnCommitted, TurnReopened
 from voicepipe_client import Clip, ClipSource, Event, OutFrame, Session, TurnRecord, connect, talk
 
 INSTRUCTIONS = "You are a helpful voice assistant. Answer in one short sentence."
-MAX_REPLY_TOKENS = 32
-"""Short replies: what is measured is over when they begin, and forty turns fit into ten minutes."""
+MAX_REPLY_TOKENS = 16
+"""Short replies, cut wherever that is: what is measured is over when they begin."""
 POINTS = ("fast", "balanced", "safe")
 TURNS, TURNS_OF_ALL, TURNS_FULL = 40, 20, 60
 """Per operating point: one alone, each of several, each with `--full`."""
-TAKES_TURNS = 57
-"""So many turns has the half that is played when each text comes with two takes."""
+SPOKEN_PER_TAKE, TONED_PER_TAKE = 28, 18
+"""So many turns has the half that is played for each take of its texts; the tone has no readings."""
 LAG_INTERVAL_S = 0.005
 TRIES = 20
 
@@ -221,7 +221,7 @@ def own_or_labelled(args: argparse.Namespace, store: ModelStore) -> list[Labelle
     if args.wavs:
         return load_clips(args.wavs)
     understood = args.engines != "scripted"
-    takes = 2 * ceil(args.turns / TAKES_TURNS) if args.turns else 2
+    takes = max(2, ceil(args.turns / (SPOKEN_PER_TAKE if understood else TONED_PER_TAKE)))
     if understood:
         turns = spoken_turns(store, half="report", takes=takes, seed=args.seed)
     else:
@@ -230,7 +230,7 @@ def own_or_labelled(args: argparse.Namespace, store: ModelStore) -> list[Labelle
     return [as_clip(turn, understood=understood) for turn in sample]
 
 
-def arguments() -> argparse.Namespace:
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--turns",
@@ -252,7 +252,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the set, and of the order of its turns")
     parser.add_argument("--engines", choices=("default", "scripted"), default="default")
     parser.add_argument("--budget-ms", type=float, default=200.0, help="what a turn may take (default: 200 ms)")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     if args.wavs and args.set == "questions":
         parser.error("--wavs is a set of its own")
     if args.turns is None:
