@@ -3,8 +3,8 @@
 The ledger of a turn splits its critical path into stage x kind, and the parts add up to the server's own estimate
 of the felt gap. The felt gap is the client's, from the label to the sound. Two more parts make the sum exact, each
 with its sign: how late the server took the speech to have ended (`client speech-end`), and how much later than
-estimated the sound came (`client playout`: a reply begins with some quiet milliseconds). The label is as fine as the
-client's frames, 20 ms: speech ends with the frame that holds its last sample.
+estimated the sound came (`client playout`: a reply begins with some quiet milliseconds). The label is as fine as
+the client's frames, 20 ms: speech ends with the frame that holds its last sample.
 """
 
 from __future__ import annotations

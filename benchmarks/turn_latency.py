@@ -57,7 +57,7 @@ MAX_REPLY_TOKENS = 16
 POINTS = ("fast", "balanced", "safe")
 TURNS, TURNS_OF_ALL, TURNS_FULL = 40, 20, 60
 """Per operating point: one alone, each of several, each with `--full`."""
-SPOKEN_PER_TAKE, TONED_PER_TAKE = 28, 18
+SPOKEN_PER_TAKE, TONED_PER_TAKE = 57, 47
 """So many turns has the half that is played for each take of its texts; the tone has no readings."""
 LAG_INTERVAL_S = 0.005
 TRIES = 20
@@ -221,7 +221,7 @@ def own_or_labelled(args: argparse.Namespace, store: ModelStore) -> list[Labelle
     if args.wavs:
         return load_clips(args.wavs)
     understood = args.engines != "scripted"
-    takes = max(2, ceil(args.turns / (SPOKEN_PER_TAKE if understood else TONED_PER_TAKE)))
+    takes = max(1, ceil(args.turns / (SPOKEN_PER_TAKE if understood else TONED_PER_TAKE)))
     if understood:
         turns = spoken_turns(store, half="report", takes=takes, seed=args.seed)
     else:

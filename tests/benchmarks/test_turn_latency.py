@@ -103,7 +103,7 @@ def test_how_many_turns_there_are(argv: list[str], turns: int) -> None:
 
 @pytest.mark.parametrize("turns", [6, 60])
 def test_the_set_has_as_many_turns_as_are_asked_for(turns: int, tmp_path: object) -> None:
-    """More than two takes of each text give, if need be; without models, nothing is fetched."""
+    """More than one take of each text gives, if need be; without models, nothing is fetched."""
     store = ModelStore(tmp_path)  # type: ignore[arg-type]
     clips = own_or_labelled(arguments(["--engines", "scripted", "--turns", str(turns)]), store)
     assert len({clip.name for clip in clips}) == turns
