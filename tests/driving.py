@@ -259,8 +259,8 @@ async def open_house(
     tape: Tape | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Leaving checks that every lease is back and that no chunk waits or runs. `device`: one of the test's own, instead
-    of one with these `lanes` and this `tape`."""
+    """Leaving checks that every lease is back and that no chunk waits or runs. `device`: one of the test's own,
+    instead of one with these `lanes` and this `tape`."""
     observer = Recorder()
     make_scheduler = Scheduler if tape is None else tape.scheduler
     async with device or Device(PLACEMENT, lanes or LANES, make_scheduler=make_scheduler) as device:
