@@ -37,6 +37,7 @@ from voicepipe.audio import Samples, silence
 from voicepipe.config import Config, EnginesConfig, LimitsConfig, ScriptedConfig
 from voicepipe.core.events import BlameKind, Stage, Timing, TurnRecord, Work
 from voicepipe.engines.table import load
+from voicepipe.recorders import Recorders
 from voicepipe_client import Clip, ClipSource, connect, spread, talk
 from voicepipe_client import TurnRecord as ClientRecord
 
@@ -153,7 +154,9 @@ async def run(script: ScriptedConfig, turns: int) -> tuple[list[Cost], list[Clie
     samples = tone()
     clips = [Clip(f"turn {number}", samples, len(samples)) for number in range(1, turns + 1)]
     async with (
-        serving(config, lambda: load(engines, None, sessions=1, api_key=None), recorders=(books,)) as served,
+        serving(
+            config, lambda: load(engines, None, sessions=1, api_key=None), recorders=Recorders((books,))
+        ) as served,
         connect(f"ws://127.0.0.1:{served.server.port}", rate=RATE_HZ) as session,
     ):
         source = ClipSource(clips, RATE_HZ, clock=loop.time, sleep=asyncio.sleep)

@@ -48,6 +48,7 @@ from voicepipe.lag import LagProbe
 from voicepipe.models.place import default_root
 from voicepipe.models.progress import TerminalReporter
 from voicepipe.models.store import ModelStore
+from voicepipe.recorders import Recorders
 from voicepipe.wire.messages import TurnCommitted, TurnReopened
 from voicepipe_client import Clip, ClipSource, Event, OutFrame, Session, TurnRecord, connect, talk
 
@@ -206,7 +207,7 @@ async def measure(config: Config, models: Models | None, args: argparse.Namespac
     speech = store.ensure("speech-samples") if args.set == "questions" and models is not None else None
     engines = config.engines
     async with serving(
-        config, lambda: load(engines, models, sessions=1, api_key=None), recorders=(books,)
+        config, lambda: load(engines, models, sessions=1, api_key=None), recorders=Recorders((books,))
     ) as served:
         if args.set == "questions":
             known = await default_clips(served.engines.tts, speech, served.on_thread)

@@ -11,6 +11,7 @@ from voicepipe.app import serving
 from voicepipe.config import Config, EnginesConfig, LimitsConfig, ScriptedConfig
 from voicepipe.engines.table import load
 from voicepipe.models.store import ModelStore
+from voicepipe.recorders import Recorders
 from voicepipe.wire.messages import ReplyDone, TurnCommitted, TurnReopened
 from voicepipe_client import Clip
 
@@ -74,7 +75,9 @@ async def test_a_turn_is_played_to_a_server_and_booked_on_both_sides() -> None:
     config = Config(port=0, engines=engines, limits=LimitsConfig(max_sessions=1, grace_s=1.0))
     books = Books()
     clip = label("tone", tone(0.4), None)
-    async with serving(config, lambda: load(engines, None, sessions=1, api_key=None), recorders=(books,)) as served:
+    async with serving(
+        config, lambda: load(engines, None, sessions=1, api_key=None), recorders=Recorders((books,))
+    ) as served:
         points = [await play(served, books, config, name, [clip]) for name in ("fast", "balanced")]
     gaps = []
     for point in points:
