@@ -73,6 +73,8 @@ SOUNDS = (b"\x07\x00" * 90, b"\x08\x00" * 700)
 """What acknowledges; nothing else in the stream sounds like it."""
 MASKS = AcknowledgeSettings(sounds=SOUNDS, one_in=2)
 THOUGHTS = ["", "One two three. ", "Four, five", " six seven.", "Eight! Nine? "]
+WORDS = "|".join(re.findall(r"\w+", " ".join(THOUGHTS)))
+THOUGHT_WORDS = re.compile(rf"(?:(?:{WORDS})[.,!?]? ?)+…?")
 
 
 class Conversation(RuleBasedStateMachine):
@@ -141,6 +143,20 @@ class Conversation(RuleBasedStateMachine):
         self.utters(20, 5)
         self.works("Hello there.", steps, 0.01)
         self.sound(1.0, more)
+
+    @rule(speech=st.integers(8, 40), seconds=st.sampled_from([0.1, 0.3, 1.0]), steps=st.integers(0, 12))
+    def is_answered_late(self, speech: int, seconds: float, steps: int) -> None:
+        """The words are heard at once, and the model takes its time."""
+        self.sound(1.0, speech)
+        self.sound(0.0, 2)
+        for work in self.of(WorkKind.PARTIAL, WorkKind.FINAL):
+            self.hears_this(work, "Hello there.")
+        self.sound(0.0, 3)
+        self.time_passes(seconds)
+        if self.acknowledged:
+            self.acknowledgement_has_been_sent(1)
+        self.works("Hello there, you.", steps, 0.03)
+        self.time_passes(3.0 if steps > 6 else 0.0)
 
     @rule(probability=st.sampled_from([0.0, 0.4, 1.0]), frames=st.integers(1, 30))
     def sound(self, probability: float, frames: int) -> None:
@@ -391,10 +407,9 @@ class Conversation(RuleBasedStateMachine):
             self.stamp = (snapshot.epoch, snapshot.revision)
             assert snapshot.epoch >= self.newest_epoch
             assert len(snapshot.history) <= MAX_LINES
-            spoken = set(re.findall(r"\w+", " ".join(THOUGHTS)))
             for line in snapshot.history:
                 if line.role == "assistant":
-                    assert set(re.findall(r"\w+", line.text)) <= spoken and line.text.strip(" …")
+                    assert THOUGHT_WORDS.fullmatch(line.text), "a reply's line is what the model said"
             assert (snapshot.phase is Phase.ENDED) == (len(self.ended) == snapshot.turn)
             assert self.started <= snapshot.turn <= len(self.ended) + 1
 
