@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,3 +73,12 @@ def test_the_default_texts_are_short() -> None:
     """In the scripted voice, 0.3 s to a word: none keeps content waiting for a second."""
     sounds = virtual.run(render(ScriptedTts(ScriptedConfig()), AcknowledgeConfig().texts, asyncio.to_thread))
     assert len(sounds) == 3 and all(0 < len(sound) < RATE_HZ for sound in sounds)
+
+
+@pytest.mark.models
+async def test_the_default_texts_are_short_in_the_default_voice(piper_voice_path: Path) -> None:
+    """Each has a sound, and keeps content that comes at once from being heard for less than a second."""
+    voice = pytest.importorskip("voicepipe.engines.piper").PiperTts(piper_voice_path, threads=2)
+    sounds = await render(voice, AcknowledgeConfig().texts, asyncio.to_thread)
+    lengths_s = [len(sound) / voice.sample_rate_hz for sound in sounds]
+    assert len(lengths_s) == 3 and all(0.15 < length_s < 1.0 for length_s in lengths_s), lengths_s

@@ -298,7 +298,10 @@ class Conversation(RuleBasedStateMachine):
     def fire(self, deadline: float) -> None:
         """A timer that is due always moves on: the next one is later."""
         self.now = max(self.now, deadline)
+        given = len(self.acknowledged)
         self.take(self.turns.on_timer(self.now))
+        if len(self.acknowledged) > given:  # a socket that is not busy takes it at once
+            self.acknowledgement_has_been_sent(1)
         after = self.turns.next_deadline()
         assert after is None or after > self.now
 
