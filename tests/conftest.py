@@ -36,6 +36,12 @@ def whisper_dir(model: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture(scope="session")
+def whisper_base_dir(model: Callable[[str], Path]) -> Path:
+    """Whisper base, multilingual: the larger one of second passes."""
+    return model("whisper-base")
+
+
+@pytest.fixture(scope="session")
 def smollm2_path(model: Callable[[str], Path]) -> Path:
     """SmolLM2-135M-Instruct, a GGUF file."""
     return model("smollm2-135m-instruct")

@@ -187,6 +187,7 @@ class Recorder:
         self.leases = 0
         self.stale_s = 0.0
         self.non_finite = 0
+        self.corrections = 0
 
     def turn_ended(self, verdict: str, felt_s: float | None, system_s: float | None) -> None:
         self.verdicts.append(verdict)
@@ -212,6 +213,9 @@ class Recorder:
     def non_finite_samples(self, n_samples: int) -> None:
         self.non_finite += n_samples
 
+    def transcript_corrected(self) -> None:
+        self.corrections += 1
+
 
 def engines(
     config: ScriptedConfig | None = None,
@@ -221,6 +225,7 @@ def engines(
     asr: Any = None,
     llm: Any = None,
     tts: Any = None,
+    asr_second: Any = None,
 ) -> Engines:
     """Scripted engines, some of them replaced."""
     config = config or ScriptedConfig()
@@ -229,6 +234,7 @@ def engines(
         asr or ScriptedAsr(config),
         llm or ScriptedLlm(config, slots),
         tts or ScriptedTts(config),
+        asr_second,
     )
 
 
@@ -258,9 +264,11 @@ async def open_house(
     *,
     tape: Tape | None = None,
     device: Device | None = None,
+    known: dict[str, Any] | None = None,
 ) -> Any:
-    """Leaving checks that every lease is back and that no chunk waits or runs. `device`: one of the test's own,
-    instead of one with these `lanes` and this `tape`."""
+    """`device`: one of the test's own, instead of one with these `lanes` and this `tape`. `known`: what a server
+    has measured and rendered at start, as fields of Services. Leaving checks that every lease is back and that no
+    chunk waits or runs."""
     observer = Recorder()
     make_scheduler = Scheduler if tape is None else tape.scheduler
     async with device or Device(PLACEMENT, lanes or LANES, make_scheduler=make_scheduler) as device:
@@ -270,7 +278,8 @@ async def open_house(
             house.records.setdefault(session, []).append(record)
 
         make_turns = Turns if tape is None else tape.turns
-        house.services = replace(house.services, on_record=keep, make_turns=make_turns)
+        more = {"on_record": keep, "make_turns": make_turns, **(known or {})}
+        house.services = replace(house.services, **more)
         yield house
     assert house.leased == 0, "a reply slot was not given back"
     left = device.snapshot().lanes
@@ -471,11 +480,12 @@ def call(
     capacity: int = 100_000,
     rate: int = RATE_HZ,
     tape: Tape | None = None,
+    known: dict[str, Any] | None = None,
 ) -> Caller:
     """Play the script against a fresh house in virtual time."""
 
     async def main() -> Caller:
-        async with open_house(these, config, tape=tape) as house:
+        async with open_house(these, config, tape=tape, known=known) as house:
             caller = await visit(house, script, query=query, capacity=capacity, rate=rate)
         check_nothing_left()
         return caller

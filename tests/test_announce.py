@@ -32,6 +32,8 @@ PAIRS: list[tuple[core.TurnCommand, wire.ServerMessage | wire.AudioFrame | None]
     (core.SpeechStarted(1), wire.SpeechStarted(turn=1)),
     (core.PartialTranscript(1, "a", "b"), wire.TranscriptPartial(turn=1, stable="a", tentative="b")),
     (core.FinalTranscript(1, "a b"), wire.TranscriptFinal(turn=1, text="a b")),
+    (core.Corrected(1, "a c"), wire.TranscriptFinal(turn=1, text="a c")),
+    (core.Acknowledged(1, 2, 480), wire.ReplyAcknowledged(turn=1, epoch=2, samples=480)),
     (core.Committed(1, 2), wire.TurnCommitted(turn=1, epoch=2)),
     (core.Reopened(1, 3), wire.TurnReopened(turn=1, epoch=3)),
     (core.ReplyText(1, 2, " x"), wire.ReplyText(turn=1, epoch=2, text=" x")),

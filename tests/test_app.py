@@ -12,17 +12,19 @@ import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pytest
 
 from voicepipe.app import Serving, achievable_ms, serving
 from voicepipe.audio import to_pcm16
-from voicepipe.config import Config, EnginesConfig, LimitsConfig, ScriptedConfig
+from voicepipe.config import AcknowledgeConfig, Config, EnginesConfig, LimitsConfig, ScriptedConfig
 from voicepipe.engines.base import Engines
 from voicepipe.engines.table import load
 from voicepipe.errors import ConnectionLost, EngineError, PortInUse
 from voicepipe.warmup import WarmUp
-from voicepipe_client import Clip, ClipSource, Session, connect, talk
+from voicepipe.wire.native import ReplyAcknowledged
+from voicepipe_client import Clip, ClipSource, Event, Session, connect, talk
 
 RATE_HZ = 16_000
 SPEECH = (0.2 * np.sin(np.arange(RATE_HZ) * 0.2)).astype(np.float32)
@@ -243,3 +245,30 @@ async def test_an_error_inside_the_block_comes_out_as_it_is() -> None:
     with pytest.raises(ConnectionLost):
         async with serving(config, loader):
             raise ConnectionLost("the other side went away")
+
+
+async def test_a_late_turn_is_acknowledged_in_the_servers_own_voice() -> None:
+    """Rendered before the server is ready, at the rate that the caller asks for; the client measures the content.
+    A busy machine may be late with the sound too, which masks nothing then."""
+    words = ("One two three four five six.",)
+    config, loader = scripted(transcripts=words, reply="Four five.", llm_prefill_ms=450.0)
+    config = msgspec.structs.replace(
+        config, ladder=("acknowledge",), acknowledge=AcknowledgeConfig(texts=("Hm.", "Well then."), one_in=1)
+    )
+    told: list[ReplyAcknowledged] = []
+
+    def on_event(event: Event, at: float) -> None:
+        if isinstance(event, ReplyAcknowledged):
+            told.append(event)
+
+    async with (
+        serving(config, loader) as served,
+        connect(url(served), rate=RATE_HZ, output_rate=8_000, budget_ms=300.0) as session,
+    ):
+        loop = asyncio.get_running_loop()
+        clip = Clip("tone", SPEECH, RATE_HZ)
+        source = ClipSource([clip, clip], RATE_HZ, clock=loop.time, sleep=asyncio.sleep)
+        turns = (await talk(session, source, on_event=on_event)).turns
+    assert {turn.verdict for turn in turns} <= {"masked", "missed"} and len(turns) == 2
+    assert [one.samples for one in told] == [2_400, 4_800]
+    assert all(turn.felt_ms is not None and turn.felt_ms > 400 and turn.reply == "Four five." for turn in turns)

@@ -276,6 +276,7 @@ def test_a_wrong_argument_is_named(
         (["--llm", "whisper-base"], "engines.llm (--llm): whisper-base is a model for asr, not for llm"),
         (["--asr", "./nowhere"], "engines.asr (--asr): there is no model at ./nowhere"),
         (["--asr", "FILE"], "is a file"),
+        (["--asr-second", "./nowhere"], "engines.asr_second (--asr-second): there is no model at ./nowhere"),
         (["--voice", "a/b/c.onnx"], "engines.tts (--voice): there is no model at a/b/c.onnx"),
         (["--voice", "small.en"], "engines.tts (--voice): no model is called 'small.en'"),
         (["--host", ""], "host"),

@@ -12,9 +12,9 @@ import pytest
 from tests import virtual
 from tests.driving import ListeningLlm, engines
 from voicepipe.config import ScriptedConfig
-from voicepipe.core.events import Line, Speak, Submit, Think, Work, WorkClass, WorkKind
+from voicepipe.core.events import Line, Rehear, Speak, Submit, Think, Work, WorkClass, WorkKind
 from voicepipe.core.utterance import Span
-from voicepipe.engines.base import Context, LlmStep, Transcript, TtsStep, Window
+from voicepipe.engines.base import Context, LlmStep, Prompt, Transcript, TtsStep, Window
 from voicepipe.errors import EngineBusy
 from voicepipe.ingest import AudioRing
 from voicepipe.jobs import MAX_OPENINGS, Jobs, Spoken
@@ -154,6 +154,33 @@ def test_thinking_begins_with_a_task_and_goes_on_without() -> None:
     assert run(jobs, WorkKind.THINK) == LlmStep("Yes. ", 1)
     assert run(jobs, WorkKind.THINK) == LlmStep("No.", 1, finish="stop")
     assert llm.prompts == [(("system", "Be brief."), ("user", "Hello."))]
+
+
+def test_the_smaller_model_is_asked_by_the_prompt() -> None:
+    """An engine that has none does not look at it."""
+    asked: list[bool] = []
+
+    class Sized(ListeningLlm):
+        def generation(self, prompt: Prompt) -> Any:
+            asked.append(prompt.small)
+            return super().generation(prompt)
+
+    jobs = Jobs("s", engines(llm=Sized(CONFIG, 1)), ring(0), None)
+    run(jobs, WorkKind.THINK, THINK)
+    run(jobs, WorkKind.THINK, replace(THINK, small=True))
+    assert asked == [False, True]
+
+
+def test_a_second_pass_is_the_larger_recognisers() -> None:
+    """On a stream of its own, which is given back with the others."""
+    first, second = RecordingAsr(), RecordingAsr()
+    jobs = Jobs("s", engines(asr=first, asr_second=second), ring(5_000), None)
+    assert run(jobs, WorkKind.SECOND_PASS, Rehear(3, 1_000, 4_000, 800)).text == "heard"
+    ((window, final, ctx),) = second.decoded
+    assert (window.start, len(window.samples), window.speech_samples, final) == (1_000, 3_000, 800, True)
+    assert (ctx.turn, first.decoded) == (3, [])
+    jobs.close()
+    assert (first.closed, second.closed) == (1, 1)
 
 
 def test_reading_ahead_is_a_generation_like_any_other() -> None:

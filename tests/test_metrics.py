@@ -64,6 +64,13 @@ def test_device_time_and_chunks_by_stage_and_class(metrics: Metrics) -> None:
     assert metrics.registry.get_sample_value("voicepipe_chunks_total", labels) == 1
 
 
+def test_corrections_are_counted(metrics: Metrics) -> None:
+    """From zero: a recogniser that corrects nothing is seen, too."""
+    assert value(metrics, "voicepipe_transcript_corrections_total") == 0
+    metrics.transcript_corrected()
+    assert value(metrics, "voicepipe_transcript_corrections_total") == 1
+
+
 def test_faults_are_counted_where_they_belong(metrics: Metrics) -> None:
     metrics.client_error("bad_json")
     metrics.engine_failed("tts")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,8 @@ from voicepipe.engines.table import Models, load
 from voicepipe.recorders import Recorders, open_recorders
 from voicepipe.replay import as_lines, replay
 from voicepipe.warmup import speak
-from voicepipe_client import ClipSource, TurnRecord, connect, make_clip, talk
+from voicepipe.wire.messages import TranscriptFinal
+from voicepipe_client import ClipSource, Event, TurnRecord, connect, make_clip, talk
 
 pytestmark = pytest.mark.models
 RATE_HZ = 16_000
@@ -41,12 +43,14 @@ async def question(served: Serving, text: str) -> Samples:
     return resample(await speak(tts, text, served.on_thread), tts.sample_rate_hz, RATE_HZ)
 
 
-async def converse(served: Serving, *clips: Samples) -> list[TurnRecord]:
+async def converse(
+    served: Serving, *clips: Samples, on_event: Callable[[Event, float], None] | None = None
+) -> list[TurnRecord]:
     loop = asyncio.get_running_loop()
     made = [make_clip(str(number), clip, RATE_HZ) for number, clip in enumerate(clips)]
     source = ClipSource(made, RATE_HZ, clock=loop.time, sleep=asyncio.sleep)
     async with connect(f"ws://127.0.0.1:{served.server.port}", rate=RATE_HZ) as session:
-        return (await talk(session, source)).turns
+        return (await talk(session, source, on_event=on_event)).turns
 
 
 def words(text: str) -> set[str]:
@@ -104,3 +108,15 @@ async def test_two_speakers_at_once_are_kept_apart(models: Models, speech_dir: P
     assert {"boil", "egg"} <= egg and not {"everything", "nothing", "before"} & egg
     assert {"everything", "before", "us"} <= everything and not {"boil", "egg"} & everything
     assert all(t.reply for t in [*one.result(), *two.result()] if t.verdict in ("met", "missed"))
+
+
+async def test_a_larger_recogniser_corrects_the_first_one(models: Models, whisper_base_dir: Path) -> None:
+    """Gothenburg is beyond the smallest Whisper. The correction comes while the reply is played."""
+    events: list[Event] = []
+    async with house(replace(models, asr_second=whisper_base_dir), 1) as served:
+        asked = await question(served, "Could you book a table at the Vietnamese restaurant in Gothenburg?")
+        (turn,) = await converse(served, asked, on_event=lambda event, at: events.append(event))
+    finals = [(event.turn, words(event.text)) for event in events if isinstance(event, TranscriptFinal)]
+    assert [number for number, _ in finals] == [1] * len(finals) and len(finals) >= 2
+    assert "gothenburg" not in finals[0][1] and "gothenburg" in finals[-1][1]
+    assert words(turn.transcript) == finals[-1][1] and turn.reply

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests import virtual
 from tests.core.test_properties import SETTINGS, Conversation
 from tests.core.test_scheduler_properties import Model, Step, play, steps
-from tests.driving import Caller, FaultyAsr, FaultyTts, Hang, call, engines, open_house, visit
+from tests.driving import Caller, DictatedAsr, FaultyAsr, FaultyTts, Hang, call, engines, open_house, visit
 from voicepipe.config import Config, ScriptedConfig
 from voicepipe.core.events import Line, Onset, TurnCommand, WorkKind
 from voicepipe.core.turn import Turns
@@ -145,6 +146,28 @@ def test_a_recorded_session_is_the_session_as_it_would_have_been() -> None:
     """In virtual time, to the message."""
     plain, recorded = call(much_happens, engines(LONG)), call(much_happens, engines(LONG), tape=Lines().tape)
     assert plain.log == recorded.log
+
+
+def test_acknowledged_and_corrected_turns_are_decided_the_same_again() -> None:
+    """The sounds are not in the recording, their lengths are; the reservations that hold a second pass back are."""
+
+    async def script(caller: Caller) -> None:
+        await caller.start()
+        await caller.speak(1.0)
+        await caller.pause_until_verdict(1)
+        await caller.pause(1.0)
+        await caller.end()
+
+    lines = Lines()
+    words = ("One two three four five six.",)
+    slow = ScriptedConfig(transcripts=words, reply="Yes. Indeed it is.", llm_prefill_ms=400.0)
+    these = engines(slow, asr_second=DictatedAsr(("Other words.",)))
+    known = {"acknowledgements": (np.full(4_800, 0.1, np.float32),), "clause_s": 0.4, "first_audio_s": 0.02}
+    caller = call(script, these, Config(ladder=("acknowledge",)), tape=lines.tape, known=known)
+    assert caller.verdicts == ["masked"] and len(caller.of(wire.TranscriptFinal)) == 2
+    agrees(lines)
+    assert inputs(lines, "s1") >= {"on_acknowledged", "on_reheard"}
+    assert inputs(lines, "scheduler") >= {"on_reserve", "on_unreserve"}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from msgspec import inspect
 
 from voicepipe import app, tape
+from voicepipe.core.acknowledge import AcknowledgeSettings
 from voicepipe.core.blame import SHARES
 from voicepipe.core.events import (
     EndpointEvent,
@@ -66,7 +67,11 @@ WORK = Work(7, "s1", 2, 3, 1, WorkKind.SPEAK, WorkClass.STARTED, deadline=100.1,
 TIMING = Timing(1.0, 1.25, 1.5)
 LANE_TIMING = LaneTiming(1.0, 1.25, 1.5, granted=1.2, blocked_s=0.1)
 SETTINGS = TurnSettings(
-    ReplySettings(PlayoutSettings(24_000)), OPERATING_POINTS["safe"], "Be brief.", shares=SHARES
+    ReplySettings(PlayoutSettings(24_000)),
+    OPERATING_POINTS["safe"],
+    "Be brief.",
+    shares=SHARES,
+    acknowledge=AcknowledgeSettings(sounds=(bytes(640), bytes(480))),
 )
 EVENTS: tuple[EndpointEvent, ...] = (
     Onset(5),
@@ -95,6 +100,8 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
         {"work": WORK, "pcm": bytes(640), "last": False, "timing": LANE_TIMING, "now": 1.5},
         {"work": WORK, "pcm": b"", "last": True, "timing": TIMING, "now": 1.5},
     ),
+    "Turns.on_reheard": ({"work": WORK, "text": "I want a pear.", "finished": True},),
+    "Turns.on_acknowledged": ({"epoch": 3, "now": 1.5},),
     "Turns.on_engine_failed": ({"work": WORK, "code": "engine_busy", "now": 1.5},),
     "Turns.on_deaf": ({"code": "engine_failed", "now": 1.5},),
     "Turns.on_discarded": ({"work": WORK},),

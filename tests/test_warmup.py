@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,6 +33,22 @@ def test_the_stated_service_times_are_what_is_measured() -> None:
     words = (warm.clause_s - 0.030) / 0.010
     assert words == pytest.approx(round(words)) and 1 <= round(words) <= 4
     assert warm.total_s == pytest.approx(warm.final_s + warm.clause_s + warm.audio_s)
+
+
+def test_a_second_recogniser_is_warmed_and_not_measured() -> None:
+    """One decode of the question; nobody waits for it in a turn."""
+    config = ScriptedConfig(asr_ms=70)
+    slow = ScriptedAsr(ScriptedConfig(asr_ms=900))
+    these = replace(engines(config), asr_second=slow)
+
+    async def story() -> tuple[float, float]:
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        warm = await warm_up(these, clock, asyncio.to_thread)
+        return warm.final_s, clock() - begun
+
+    final_s, whole_s = virtual.run(story())
+    assert final_s == pytest.approx(0.070) and whole_s > 0.9
 
 
 def test_the_slot_comes_back() -> None:

@@ -14,12 +14,14 @@ def to_wire(command: core.TurnCommand) -> wire.ServerMessage | wire.AudioFrame |
             return wire.SpeechStarted(turn=turn)
         case core.PartialTranscript(turn, stable, tentative):
             return wire.TranscriptPartial(turn=turn, stable=stable, tentative=tentative)
-        case core.FinalTranscript(turn, text):
+        case core.FinalTranscript(turn, text) | core.Corrected(turn, text):
             return wire.TranscriptFinal(turn=turn, text=text)
         case core.Committed(turn, epoch):
             return wire.TurnCommitted(turn=turn, epoch=epoch)
         case core.Reopened(turn, epoch):
             return wire.TurnReopened(turn=turn, epoch=epoch)
+        case core.Acknowledged(turn, epoch, samples):
+            return wire.ReplyAcknowledged(turn=turn, epoch=epoch, samples=samples)
         case core.ReplyText(turn, epoch, text):
             return wire.ReplyText(turn=turn, epoch=epoch, text=text)
         case core.ReplyAudio(epoch, offset, pcm):

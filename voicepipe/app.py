@@ -12,12 +12,13 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from voicepipe.acknowledgements import render
 from voicepipe.config import Config
 from voicepipe.connection import Connection
 from voicepipe.core.admission import CountAdmission, Grant
 from voicepipe.core.blame import shares_of
 from voicepipe.core.endpoint import RATE_HZ
-from voicepipe.core.events import Stage, Timing, TurnRecord, Work, WorkKind
+from voicepipe.core.events import Rung, Stage, Timing, TurnRecord, Work, WorkKind
 from voicepipe.core.lull import LullSettings
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.scheduler import Scheduler
@@ -126,6 +127,8 @@ async def serving(
             engines = await on_thread(load)
             try:
                 warm = await warm_up(engines, clock, on_thread)
+                texts = config.acknowledge.texts if Rung.ACKNOWLEDGE in config.ladder else ()
+                sounds = await render(engines.tts, texts, on_thread)
                 vad_frame_s = engines.vad.open().frame_samples / RATE_HZ
                 expected_ms = achievable_ms(warm, config, engines.vad.lag_s)
                 gc.freeze()  # what is loaded stays: the collector need not walk it again
@@ -136,8 +139,10 @@ async def serving(
                         config,
                         metrics,
                         expected_ms,
-                        warm.audio_s,
-                        expected_shares(warm, engines.vad.lag_s, vad_frame_s),
+                        first_audio_s=warm.audio_s,
+                        clause_s=warm.clause_s,
+                        acknowledgements=sounds,
+                        shares=expected_shares(warm, engines.vad.lag_s, vad_frame_s),
                         draining=server.draining,
                         drain_deadline=lambda: server.drain_deadline,
                         on_record=on_record,

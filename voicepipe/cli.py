@@ -206,6 +206,9 @@ def _add_engines(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--llm-model", metavar="NAME", help="the model's name at that endpoint")
     parser.add_argument("--asr", metavar="SPEC", help="faster-whisper model: name, folder or hub id")
+    parser.add_argument(
+        "--asr-second", metavar="SPEC", help="a larger one, to hear again in idle time what was said (default none)"
+    )
     parser.add_argument("--voice", metavar="SPEC", help="Piper voice: .onnx file or hub id")
     parser.add_argument(
         "--ledger",
@@ -266,6 +269,7 @@ def _config(args: argparse.Namespace) -> Config:
             "llm": args.llm,
             "llm_model": args.llm_model,
             "asr": args.asr,
+            "asr_second": args.asr_second,
             "tts": args.voice,
         },
         "limits": {"max_sessions": getattr(args, "max_sessions", None)},
@@ -309,6 +313,8 @@ def _check_models(engines: EnginesConfig) -> None:
     if engines.kind == "scripted":
         return
     check_named(engines.asr, "asr", "engines.asr", "--asr")
+    if engines.asr_second:
+        check_named(engines.asr_second, "asr", "engines.asr_second", "--asr-second")
     if not is_url(engines.llm):
         check_named(engines.llm, "llm", "engines.llm", "--llm")
     check_named(engines.tts, "tts", "engines.tts", "--voice")

@@ -18,7 +18,7 @@ from voicepipe.errors import ConfigError
 
 OperatingPoint = Literal["fast", "balanced", "safe"]
 Enforcement = Literal["degrade", "enforce", "observe"]
-Rung = Literal["short-clause"]
+Rung = Literal["short-clause", "no-second-pass", "small-model", "acknowledge"]
 EngineSet = Literal["default", "scripted"]
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
@@ -30,6 +30,9 @@ Host = Annotated[str, Meta(min_length=1)]
 """Not empty: sockets take an empty one for every address there is."""
 LanguageCode = Annotated[str, Meta(pattern=r"\A[a-z]{2,3}\Z")]
 """ISO 639, as the recognisers name their languages."""
+
+Short = Annotated[str, Meta(min_length=1, max_length=40)]
+"""Said in about two seconds at most."""
 
 DEFAULT_INSTRUCTIONS = "You are a helpful voice assistant. Answer in one or two short, plain sentences."
 
@@ -60,11 +63,17 @@ class EnginesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     kind: EngineSet = "default"
     asr: str = "whisper-tiny.en"
     """A known model, a folder, or a hub id that faster-whisper can load."""
+    asr_second: str = ""
+    """A larger one, such as "whisper-base": when nobody waits for an answer, it hears again what a turn has said,
+    and corrects the history and what the client is shown. "" is none."""
     llm: str = "smollm2-135m-instruct"
     """A known model, a GGUF file, or an http(s) URL of an OpenAI-compatible endpoint (its key comes from
     the environment variable VOICEPIPE_LLM_API_KEY)."""
     llm_model: str = ""
     """The model's name at that endpoint; "" asks for the endpoint's own default."""
+    llm_small_model: str = ""
+    """A faster model's name at that endpoint, or the same one's without thinking: it answers (rung "small-model")
+    where the reply is begun too late to be in time. "" is none."""
     llm_timeout_s: Seconds = 10.0
     tts: str = "piper-en_US-joe-medium"
     """A known voice, or a Piper .onnx file with its .onnx.json beside it."""
@@ -76,6 +85,19 @@ class EnginesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     context_tokens: Annotated[int, Meta(ge=256, le=1_048_576)] = 2048
     """Context of each session's slot, in tokens."""
     scripted: ScriptedConfig = ScriptedConfig()
+
+
+class AcknowledgeConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The sounds of the rung "acknowledge"."""
+
+    texts: Annotated[tuple[Short, ...], Meta(min_length=2, max_length=16)] = (
+        "Mm-hm.",
+        "Let me see.",
+        "One moment.",
+    )
+    """Spoken in turn, so that none comes twice in a row: two different ones at least. Rendered once, at start."""
+    one_in: Annotated[int, Meta(ge=1, le=1000)] = 3
+    """At most one turn in so many is acknowledged."""
 
 
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -100,9 +122,12 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     operating_point: OperatingPoint = "fast"
     enforcement: Enforcement = "degrade"
     budget_ms: Annotated[float, Meta(ge=1, le=60_000)] = 200.0
-    ladder: tuple[Rung, ...] = ("short-clause",)
-    """What may be given up when a turn is about to be late: "short-clause" ends the first clause after three or
-    four words."""
+    ladder: tuple[Rung, ...] = ("short-clause", "small-model")
+    """What may be given up when a turn is about to be late. "short-clause" ends the first clause after three or
+    four words; "small-model" has `engines.llm_small_model` answer, where there is one; "no-second-pass" does
+    without `engines.asr_second`; "acknowledge" plays a short sound at the deadline. The last two are to be asked
+    for: where nearly every turn is late, nothing would be heard twice, and "mm-hm" all the time."""
+    acknowledge: AcknowledgeConfig = AcknowledgeConfig()
     instructions: str = DEFAULT_INSTRUCTIONS
     max_reply_tokens: Annotated[int, Meta(ge=1, le=4096)] = 120
     origins: tuple[str, ...] = ()
@@ -125,6 +150,9 @@ def parse_config(values: Mapping[str, object]) -> Config:
             message = "expected a code of two or three small letters, such as de"
         raise ConfigError(f"{field or 'configuration'}: {message}", field=field) from None
     _check_llm(config.engines.llm)
+    if len(set(config.acknowledge.texts)) < len(config.acknowledge.texts):
+        text = "acknowledge.texts: the same text twice; none is to be heard twice in a row"
+        raise ConfigError(text, field="acknowledge.texts")
     return config
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from voicepipe.audio import Resampler, to_pcm16
-from voicepipe.core.events import Speak, Submit, Think, Work, WorkKind
+from voicepipe.core.events import Rehear, Speak, Submit, Think, Work, WorkKind
 from voicepipe.core.utterance import Span
 from voicepipe.device import Call
 from voicepipe.engines.base import (
@@ -25,6 +25,7 @@ from voicepipe.engines.base import (
     Window,
 )
 from voicepipe.ingest import AudioRing
+from voicepipe.rehearing import Rehearing
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,8 @@ class Jobs:
         self._slot: LlmSlot = engines.llm.open(session)
         self._asr = engines.asr.open()
         self._asr_turn = 0
+        second = engines.asr_second
+        self._rehearing = None if second is None else Rehearing(second, ring)
         self._generation: Generation | None = None
         self._speech: Reading | None = None
         self._openings: dict[str, Clause] = {}
@@ -117,6 +120,11 @@ class Jobs:
             case WorkKind.PARTIAL | WorkKind.FINAL:
                 assert span is not None
                 return self._hear(work, span, ctx)
+            case WorkKind.SECOND_PASS:
+                assert self._rehearing is not None
+                if isinstance(task, Rehear):
+                    self._rehearing.begin(task, work.id)
+                return self._rehearing.call(ctx)
             case WorkKind.WARM | WorkKind.THINK:
                 if isinstance(task, Think):
                     self._begin_generation(task, ctx)
@@ -141,6 +149,8 @@ class Jobs:
         self.abandon_reply()
         self._forget_openings(0)
         self._asr.close()
+        if self._rehearing is not None:
+            self._rehearing.close()
         self._slot.close()
 
     def _hear(self, work: Work, span: Span, ctx: Context) -> tuple[Call, bool]:
@@ -164,7 +174,7 @@ class Jobs:
     def _begin_generation(self, task: Think, ctx: Context) -> None:
         self.abandon_reply()
         messages = tuple(ChatMessage(cast(Role, line.role), line.text) for line in task.lines)
-        self._generation = self._slot.generate(Prompt(messages, task.max_tokens), ctx)
+        self._generation = self._slot.generate(Prompt(messages, task.max_tokens, task.small), ctx)
 
     def _begin_clause(self, task: Speak, ctx: Context) -> None:
         if ctx.turn != self._opening_turn:

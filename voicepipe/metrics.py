@@ -89,6 +89,11 @@ class Metrics:
             buckets=_GAP_BUCKETS_S,
             registry=registry,
         )
+        self._corrections = Counter(
+            "voicepipe_transcript_corrections",
+            "Transcripts in which a second pass heard other words",
+            registry=registry,
+        )
         for verdict in VERDICTS:
             self._turns.labels(verdict)
 
@@ -150,6 +155,9 @@ class Metrics:
             self._felt.observe(felt_s)
         if system_s is not None:
             self._system.observe(system_s)
+
+    def transcript_corrected(self) -> None:
+        self._corrections.inc()
 
     # --- work
 

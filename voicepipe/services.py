@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from voicepipe.audio import Samples
 from voicepipe.config import Config
 from voicepipe.core.blame import SHARES
 from voicepipe.core.events import Stage, Timing, TurnRecord, Work
@@ -26,6 +27,7 @@ class Observer(Protocol):
     def lease_returned(self, kind: str) -> None: ...
     def engine_failed(self, stage: str) -> None: ...
     def stale_audio_dropped(self, seconds: float) -> None: ...
+    def transcript_corrected(self) -> None: ...
     def non_finite_samples(self, n_samples: int) -> None: ...
 
 
@@ -51,6 +53,10 @@ class Services:
     achievable_ms: float | None = None
     first_audio_s: float = 0.0
     """What a clause's first audio took when the engines were warmed."""
+    clause_s: float = 0.0
+    """What a reply's first clause took then."""
+    acknowledgements: tuple[Samples, ...] = ()
+    """At the voice's rate; none where the ladder has no such rung."""
     shares: Mapping[Stage, float] = field(default_factory=lambda: SHARES)
     """What each stage is planned to take, as fractions of the budget."""
     draining: asyncio.Event = field(default_factory=asyncio.Event)

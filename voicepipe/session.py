@@ -12,9 +12,12 @@ import itertools
 import logging
 from collections.abc import Callable
 
+from voicepipe.acknowledgements import at_rate
 from voicepipe.announce import error_to_wire, to_wire
+from voicepipe.claim import Claim
 from voicepipe.connection import Connection, ConnectionClosed
 from voicepipe.core import events as core
+from voicepipe.core.acknowledge import AcknowledgeSettings
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import ReplySettings
@@ -86,6 +89,9 @@ class Session:
         self._outbox: asyncio.Queue[wire.ServerMessage | wire.AudioFrame] = asyncio.Queue(OUTBOX_FRAMES)
         services.observer.lease_taken("llm")
         self._told_epoch = 0
+        self._acknowledged: wire.ReplyAcknowledged | None = None
+        """The newest one that was handed to the socket."""
+        self._claim = Claim(ident, services.device, self._clock)
         self._turn_over = asyncio.Event()
         self._released = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -157,9 +163,20 @@ class Session:
                 await self._connection.send(encode_server(message))
         except TimeoutError:
             raise SessionLimit(f"nothing was taken for {timeout_s:.0f} s") from None
+        if isinstance(message, wire.ReplyAcknowledged):
+            self._acknowledged = message
         if audio is not None and audio.epoch != self._told_epoch:
-            self._told_epoch = audio.epoch
-            self._pump(self._turns.on_sent(audio.epoch, self._clock()))
+            self._on_sound_sent(audio)
+
+    def _on_sound_sent(self, audio: wire.AudioFrame) -> None:
+        """The first content of a reply, or what goes before it: frames do not reach across."""
+        front = self._acknowledged
+        if front is not None and front.epoch == audio.epoch and audio.offset_samples < front.samples:
+            if audio.offset_samples == 0:
+                self._pump(self._turns.on_acknowledged(audio.epoch, self._clock()))
+            return
+        self._told_epoch = audio.epoch
+        self._pump(self._turns.on_sent(audio.epoch, self._clock()))
 
     async def _drain(self) -> None:
         await self._services.draining.wait()
@@ -249,6 +266,7 @@ class Session:
                     device.withdraw(work)
                 case _:
                     self._announce(command)
+        self._claim.update(self._services.engines.asr_second is not None and self._turns.wants_device)
         self._arm()
 
     def _announce(self, command: core.TurnCommand) -> None:
@@ -256,6 +274,8 @@ class Session:
             self._note(command.record)
         elif isinstance(command, core.TurnFailed):
             self._services.observer.engine_failed(command.stage.value)
+        elif isinstance(command, core.Corrected):
+            self._services.observer.transcript_corrected()
         message = to_wire(command)
         assert message is not None
         self._send(message)
@@ -284,6 +304,8 @@ class Session:
         def act() -> None:
             now = self._clock()
             match outcome:
+                case Done(core.Work(kind=core.WorkKind.SECOND_PASS) as work, _, Transcript() as heard):
+                    self._pump(self._turns.on_reheard(work, heard.text, heard.final))
                 case Done(work, timing, Transcript() as heard):
                     self._pump(self._turns.on_transcript(work, heard.stable, heard.tentative, timing, now))
                 case Done(work, timing, LlmStep() as step):
@@ -295,15 +317,15 @@ class Session:
                     log.error("%s failed: %s: %s", work.kind, error.code, error.message)
                     self._pump(self._turns.on_engine_failed(work, error.code, now))
                 case Dropped(work):
-                    self._turns.on_discarded(work)
+                    self._pump(self._turns.on_discarded(work))
                 case _:
                     raise AssertionError(f"unexpected outcome {type(outcome)}")
 
         self._guarded(act)
 
     def _arm(self) -> None:
-        """The one timer, at the earlier of the two deadlines."""
-        deadlines = [self._turns.next_deadline(), self._ears.next_deadline()]
+        """The one timer, at the earliest deadline."""
+        deadlines = [self._turns.next_deadline(), self._ears.next_deadline(), self._claim.next_deadline()]
         deadline = min((d for d in deadlines if d is not None), default=None)
         if self._timer is not None:
             if self._timer.when() == deadline and not self._timer.cancelled():
@@ -332,14 +354,17 @@ class Session:
 def _turn_settings(
     services: Services, start: wire.SessionStart, budget_ms: float, output_rate: int
 ) -> TurnSettings:
-    config = services.config
+    config, engines = services.config, services.engines
     enforcement = start.enforcement or config.enforcement
-    keeps_prefix = services.engines.llm.keeps_prefix
-    may_cut = core.Rung.SHORT_CLAUSE in config.ladder and enforcement != "observe"
+    ladder = () if enforcement == "observe" else config.ladder
+    sounds = services.acknowledgements if core.Rung.ACKNOWLEDGE in ladder else ()
+    may_cut = core.Rung.SHORT_CLAUSE in ladder
+    keeps_prefix = engines.llm.keeps_prefix
     return TurnSettings(
         reply=ReplySettings(
             PlayoutSettings(output_rate),
             max_tokens=config.max_reply_tokens,
+            clause_s=services.clause_s,
             first_audio_s=services.first_audio_s,
             may_cut=may_cut,
             hurried=may_cut and services.achievable_ms is not None and services.achievable_ms > budget_ms,
@@ -349,6 +374,12 @@ def _turn_settings(
         budget_s=budget_ms / 1000,
         shares=services.shares,
         enforce=enforcement == "enforce",
+        acknowledge=AcknowledgeSettings(
+            sounds=at_rate(sounds, engines.tts.sample_rate_hz, output_rate), one_in=config.acknowledge.one_in
+        ),
+        second_pass=engines.asr_second is not None,
+        may_skip_pass=core.Rung.NO_SECOND_PASS in ladder,
+        may_shrink=core.Rung.SMALL_MODEL in ladder and engines.llm.has_small,
         manual=start.turn_taking == "manual",
         auto_reply=start.auto_reply and start.mode == "voice",
         warm=keeps_prefix,

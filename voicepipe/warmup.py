@@ -17,6 +17,7 @@ from voicepipe.audio import Samples, resample
 from voicepipe.core.clauses import ClauseSplitter
 from voicepipe.core.endpoint import RATE_HZ
 from voicepipe.engines.base import (
+    Asr,
     AsrStream,
     ChatMessage,
     Context,
@@ -74,7 +75,19 @@ async def warm_up(engines: Engines, clock: Callable[[], float], on_thread: OnThr
     finally:
         stream.close()
         slot.close()
+    if engines.asr_second is not None:
+        await _hear(engines.asr_second, question, on_thread)
     return measured
+
+
+async def _hear(asr: Asr, question: Samples, on_thread: OnThread) -> None:
+    """The first decode of a recogniser that is not measured: nobody waits for it."""
+    stream = asr.open()
+    try:
+        window = Window(1, 0, question, len(question))
+        await _chunk(on_thread, asr.placement, lambda: stream.decode(window, final=True, ctx=_CONTEXT))
+    finally:
+        stream.close()
 
 
 async def speak(tts: Tts, text: str, on_thread: OnThread) -> Samples:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from voicepipe.wire.native import (
     AudioFrame,
     Playback,
+    ReplyAcknowledged,
     ReplyDone,
     ReplyInterrupted,
     ReplyText,
@@ -187,6 +188,18 @@ def test_an_acknowledgement_is_sound_but_no_content() -> None:
     player.on_frame(frame(320), 1.6)
     player.on_message(ReplyText(1, 1, "noon.", 640), 1.61)
     assert player.first_sound(1) == Audible(0, 1.0, 1.0)
+    assert player.first_content(1) == Audible(320, 1.6, 1.6)
+
+
+def test_an_acknowledgement_is_told_before_it_sounds() -> None:
+    """So that it is no content even where none comes after it; a text without an offset changes nothing."""
+    player = Player(RATE)
+    player.on_message(ReplyAcknowledged(1, 1, 320), 0.9)
+    player.on_frame(frame(0), 1.0)
+    assert player.first_sound(1) == Audible(0, 1.0, 1.0)
+    assert player.first_content(1) is None
+    player.on_message(ReplyText(1, 1, "It is noon."), 1.5)
+    player.on_frame(frame(320), 1.6)
     assert player.first_content(1) == Audible(320, 1.6, 1.6)
 
 

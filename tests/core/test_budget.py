@@ -401,6 +401,23 @@ def test_an_acknowledgement_masks_only_in_time() -> None:
     assert judged(300, "ack", ack_ms=191) is Verdict.MISSED
 
 
+def test_content_behind_an_acknowledgement_is_heard_after_it() -> None:
+    """Handed to the socket in time, it waits at the client until the sound has ended: that is when it is felt."""
+    one = ledger()
+    one.on_soft_end(0.0, 0.02)
+    one.on_commit(0.1)
+    one.on_acknowledged(0.18)
+    one.on_sent(0.19, behind_s=0.25)
+    record = one.record()
+    assert record.felt_estimate_s == pytest.approx(0.45)
+    assert record.system_s == pytest.approx(0.09)
+    assert record.verdict is Verdict.MASKED
+    assert rounded(record)[Stage.SEND] == (350, 0)
+    assert record.blame is not None and (record.blame.stage, record.blame.kind) == (Stage.SEND, BlameKind.WAIT)
+    one.on_heard(0.6)
+    assert one.record().felt_estimate_s == pytest.approx(0.6)
+
+
 def test_lateness_that_was_masked_is_blamed_too() -> None:
     """The content was late all the same."""
     one = ledger()

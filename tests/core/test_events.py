@@ -21,6 +21,7 @@ def test_every_kind_of_work_belongs_to_one_stage() -> None:
         WorkKind.HEAR: Stage.ENDPOINT,
         WorkKind.PARTIAL: Stage.ASR,
         WorkKind.FINAL: Stage.ASR,
+        WorkKind.SECOND_PASS: Stage.ASR,
         WorkKind.WARM: Stage.LLM,
         WorkKind.THINK: Stage.LLM,
         WorkKind.SPEAK: Stage.TTS,

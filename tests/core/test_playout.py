@@ -280,6 +280,94 @@ actions = st.lists(
 )
 
 
+# an acknowledgement in front
+
+
+def acknowledged(samples: int = 60) -> Playout:
+    """Released at 10.0 without content; the sound is given out then."""
+    playout = Playout(SETTINGS)
+    playout.on_release(10.0)
+    playout.on_acknowledgement(pcm(samples, 7), 10.0)
+    return playout
+
+
+def test_an_acknowledgement_is_given_out_like_any_sound() -> None:
+    """In frames, with no more ahead than may lie ahead; and it is no content."""
+    playout = Playout(SETTINGS)
+    playout.on_release(10.0)
+    assert frames(playout.on_acknowledgement(pcm(250), 10.0)) == [(at, 20) for at in range(0, 120, 20)]
+    assert playout.next_deadline() == pytest.approx(10.02)
+    assert playout.acknowledged and not playout.has_content
+    assert not Playout(SETTINGS).acknowledged
+
+
+def test_content_in_time_follows_an_acknowledgement_without_a_gap() -> None:
+    """Announced when its first frame goes out; no frame holds both."""
+    playout = acknowledged(50)
+    assert playout.until_content_s(10.02) == pytest.approx(0.03)
+    playout.on_clause("One.")
+    commands = playout.on_audio(pcm(30), 10.02)
+    assert commands == [ClauseBegins("One."), Frame(50, pcm(20)), Frame(70, pcm(10))]
+    assert playout.has_content and playout.snapshot().underruns == 0
+
+
+def test_content_behind_a_long_acknowledgement_waits_for_it() -> None:
+    """Given out when the sound before it has been."""
+    playout = acknowledged(250)
+    playout.on_clause("One.")
+    assert frames(playout.on_audio(pcm(20), 10.0)) == []
+    assert frames(playout.on_timer(10.14)) == [*((at, 20) for at in range(120, 240, 20)), (240, 10)]
+    assert playout.on_timer(10.15) == [ClauseBegins("One."), Frame(250, pcm(20))]
+
+
+def test_a_pause_between_acknowledgement_and_content_is_no_underrun() -> None:
+    """Nobody had begun to say anything; the clock is set back all the same."""
+    playout = acknowledged(60)
+    playout.on_clause("One.")
+    playout.on_audio(pcm(40), 10.5)
+    assert playout.snapshot().underruns == 0
+    assert playout.until_content_s(10.5) == pytest.approx(0.0)
+    assert playout.heard_samples(10.52) == 80
+    playout.on_audio(pcm(40), 11.0)
+    assert playout.snapshot().underruns == 1
+
+
+def test_an_acknowledgement_is_never_heard_words() -> None:
+    """Neither by the estimate nor by reports; what is heard of the content counts from its beginning."""
+    playout = acknowledged(60)
+    assert playout.heard_text(10.06) == ""
+    playout.on_clause("One two three four.")
+    playout.on_audio(pcm(40), 10.0)
+    playout.on_last(10.0)
+    playout.on_report(60, 10.06)
+    assert (playout.heard_samples(10.06), playout.heard_text(10.06)) == (60, "")
+    playout.on_report(80, 10.08)
+    assert playout.heard_text(10.08) == "One two"
+
+
+def test_a_reply_with_nothing_but_an_acknowledgement_has_nothing_sent() -> None:
+    """Its end is told without content, once the sound has been heard."""
+    playout = acknowledged(60)
+    assert playout.on_last(10.01) == [AllSent(0)]
+    assert playout.on_timer(10.06) == [AllHeard()]
+
+
+def test_an_acknowledgement_counts_in_the_length_of_a_reply() -> None:
+    """Positions are positions."""
+    playout = acknowledged(60)
+    playout.on_clause("One.")
+    playout.on_audio(pcm(40), 10.0)
+    assert AllSent(100) in playout.on_last(10.0)
+
+
+def test_an_acknowledgement_after_content_is_a_bug() -> None:
+    """There is nothing left to mask."""
+    playout = filled(20)
+    playout.on_release(10.0)
+    with pytest.raises(AssertionError):
+        playout.on_acknowledgement(pcm(20), 10.0)
+
+
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(actions, st.sampled_from([1000, 16_000, 22_050, 24_000]))
 def test_frames_are_whole_in_order_and_never_far_ahead(steps: list[tuple[str, int, float]], rate_hz: int) -> None:

@@ -6,6 +6,7 @@ order, late answers too, and checks every command against what the session has b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
@@ -21,9 +22,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from voicepipe.core.acknowledge import AcknowledgeSettings
 from voicepipe.core.endpoint import Endpointer
 from voicepipe.core.events import (
+    Acknowledged,
     Committed,
+    Corrected,
     FinalTranscript,
     Line,
     Promote,
@@ -65,7 +69,12 @@ SETTINGS = TurnSettings(
     max_lines=MAX_LINES,
 )
 TEXTS = ["", "Hello there.", "hello there", "Hello there, you.", "and", "My number is 555"]
+SOUNDS = (b"\x07\x00" * 90, b"\x08\x00" * 700)
+"""What acknowledges; nothing else in the stream sounds like it."""
+MASKS = AcknowledgeSettings(sounds=SOUNDS, one_in=2)
 THOUGHTS = ["", "One two three. ", "Four, five", " six seven.", "Eight! Nine? "]
+WORDS = "|".join(re.findall(r"\w+", " ".join(THOUGHTS)))
+THOUGHT_WORDS = re.compile(rf"(?:(?:{WORDS})[.,!?]? ?)+…?")
 
 
 class Conversation(RuleBasedStateMachine):
@@ -89,7 +98,12 @@ class Conversation(RuleBasedStateMachine):
         self.stamp = (0, 0)
         self.offset = 0
         self.audible: list[int] = []
-        """Epochs of which sound has been given out, in order."""
+        """Epochs of which content has been given out, in order."""
+        self.acknowledged: list[tuple[int, int]] = []
+        """(turn, epoch) of the acknowledgements, in order."""
+        self.content_from = 0
+        """Where the open reply's content begins."""
+        self.told_text = False
         self.started = 0
         self.ended: list[int] = []
 
@@ -97,9 +111,21 @@ class Conversation(RuleBasedStateMachine):
         manual=st.sampled_from([False, False, False, True]),
         auto_reply=st.sampled_from([True, True, True, False]),
         interruptible=st.sampled_from([True, True, True, False]),
+        masks=st.booleans(),
+        enforce=st.sampled_from([False, False, True]),
     )
-    def begin(self, manual: bool, auto_reply: bool, interruptible: bool) -> None:
-        self.settings = replace(SETTINGS, manual=manual, auto_reply=auto_reply, interruptible=interruptible)
+    def begin(self, manual: bool, auto_reply: bool, interruptible: bool, masks: bool, enforce: bool) -> None:
+        self.settings = replace(
+            SETTINGS,
+            reply=replace(SETTINGS.reply, clause_s=0.1, first_audio_s=0.05),
+            manual=manual,
+            auto_reply=auto_reply,
+            interruptible=interruptible,
+            enforce=enforce,
+            acknowledge=MASKS if masks else AcknowledgeSettings(),
+            second_pass=masks,
+            may_shrink=masks,
+        )
         self.turns = self.make_turns("s", self.settings, count(1))
         self.take(self.turns.on_opened(self.now))
 
@@ -117,6 +143,20 @@ class Conversation(RuleBasedStateMachine):
         self.utters(20, 5)
         self.works("Hello there.", steps, 0.01)
         self.sound(1.0, more)
+
+    @rule(speech=st.integers(8, 40), seconds=st.sampled_from([0.1, 0.3, 1.0]), steps=st.integers(0, 12))
+    def is_answered_late(self, speech: int, seconds: float, steps: int) -> None:
+        """The words are heard at once, and the model takes its time."""
+        self.sound(1.0, speech)
+        self.sound(0.0, 2)
+        for work in self.of(WorkKind.PARTIAL, WorkKind.FINAL):
+            self.hears_this(work, "Hello there.")
+        self.sound(0.0, 3)
+        self.time_passes(seconds)
+        if self.acknowledged:
+            self.acknowledgement_has_been_sent(1)
+        self.works("Hello there, you.", steps, 0.03)
+        self.time_passes(3.0 if steps > 6 else 0.0)
 
     @rule(probability=st.sampled_from([0.0, 0.4, 1.0]), frames=st.integers(1, 30))
     def sound(self, probability: float, frames: int) -> None:
@@ -149,6 +189,13 @@ class Conversation(RuleBasedStateMachine):
     def hears_this(self, work: Work, text: str) -> None:
         self.take(self.turns.on_transcript(work, text, "", self.answered(work), self.now))
 
+    @precondition(lambda self: self.of(WorkKind.SECOND_PASS))
+    @rule(text=st.sampled_from(TEXTS), finished=st.booleans())
+    def hears_again(self, text: str, finished: bool) -> None:
+        work = self.of(WorkKind.SECOND_PASS)[0]
+        self.answered(work)
+        self.take(self.turns.on_reheard(work, text, finished))
+
     @precondition(lambda self: self.of(WorkKind.WARM, WorkKind.THINK))
     @rule(text=st.sampled_from(THOUGHTS), last=st.booleans())
     def thinks(self, text: str, last: bool) -> None:
@@ -174,6 +221,8 @@ class Conversation(RuleBasedStateMachine):
                 self.speaks(samples=600, last=step % 2 == 0)
                 if self.audible:
                     self.has_been_sent(1)
+            elif work.kind is WorkKind.SECOND_PASS:
+                self.hears_again(text, finished=step % 2 == 0)
             elif work.kind in (WorkKind.WARM, WorkKind.THINK):
                 self.thinks(text=THOUGHTS[1 + step % 4], last=step % 4 == 3)
             else:
@@ -186,7 +235,7 @@ class Conversation(RuleBasedStateMachine):
         gone = [work for work in self.asked.values() if not self.current(work)]
         work = data.draw(st.sampled_from(gone))
         self.answered(work)
-        self.turns.on_discarded(work)
+        self.take(self.turns.on_discarded(work))
 
     # --- the client
 
@@ -221,6 +270,13 @@ class Conversation(RuleBasedStateMachine):
         """The socket takes sound after it was given out, maybe long after its reply has ended."""
         self.take(self.turns.on_sent(self.audible[-min(back, len(self.audible))], self.now))
 
+    @precondition(lambda self: self.acknowledged)
+    @rule(back=st.integers(1, 2))
+    def acknowledgement_has_been_sent(self, back: int) -> None:
+        """So does it an acknowledgement."""
+        _, epoch = self.acknowledged[-min(back, len(self.acknowledged))]
+        self.take(self.turns.on_acknowledged(epoch, self.now))
+
     # --- time
 
     @rule(seconds=st.sampled_from([0.0, 0.001, 0.02, 0.1, 0.3, 1.0, 1.0, 11.0]))
@@ -242,7 +298,10 @@ class Conversation(RuleBasedStateMachine):
     def fire(self, deadline: float) -> None:
         """A timer that is due always moves on: the next one is later."""
         self.now = max(self.now, deadline)
+        given = len(self.acknowledged)
         self.take(self.turns.on_timer(self.now))
+        if len(self.acknowledged) > given:  # a socket that is not busy takes it at once
+            self.acknowledgement_has_been_sent(1)
         after = self.turns.next_deadline()
         assert after is None or after > self.now
 
@@ -270,20 +329,37 @@ class Conversation(RuleBasedStateMachine):
                     assert epoch > self.newest_epoch, "an epoch is opened once"
                     assert self.open_epoch is None, "two replies at once"
                     self.open_epoch = self.newest_epoch = epoch
-                    self.offset = 0
+                    self.offset = self.content_from = 0
+                    self.told_text = False
+                case Corrected(turn, text):
+                    assert text and turn <= self.turn_now()
+                    assert any(line == Line("user", text) for line in self.turns.snapshot().history)
+                case Acknowledged(turn, epoch, samples):
+                    assert epoch == self.open_epoch == self.newest_epoch, "nothing before the commit"
+                    assert turn == self.turn_now() and samples in [len(sound) // 2 for sound in SOUNDS]
+                    assert self.offset == 0 and not self.told_text, "in front of all content"
+                    assert not self.acknowledged or turn - self.acknowledged[-1][0] >= MASKS.one_in
+                    assert self.settings.acknowledge.sounds
+                    self.acknowledged.append((turn, epoch))
+                    self.content_from = samples
                 case Reopened(turn, epoch):
                     assert turn not in self.ended and epoch > self.newest_epoch
                     self.open_epoch, self.newest_epoch = None, epoch
                 case ReplyText(_, epoch, text):
                     assert epoch == self.open_epoch and text
+                    assert self.offset >= self.content_from, "text comes with its sound"
+                    self.told_text = True
                 case ReplyAudio(epoch, offset, pcm):
                     assert epoch == self.open_epoch == self.newest_epoch
                     assert offset == self.offset and pcm and len(pcm) % 2 == 0
+                    front = self.offset < self.content_from
+                    assert (pcm[:1] in (b"\x07", b"\x08")) is front, "what was told is what is heard"
                     self.offset += len(pcm) // 2
-                    if epoch not in self.audible:
+                    assert not front or self.offset <= self.content_from, "a frame is one or the other"
+                    if not front and epoch not in self.audible:
                         self.audible.append(epoch)
                 case ReplyDone(_, epoch, samples):
-                    assert epoch == self.open_epoch and samples == self.offset > 0
+                    assert epoch == self.open_epoch and samples == self.offset > self.content_from
                 case ReplyInterrupted(_, epoch, heard_ms):
                     assert epoch == self.open_epoch
                     assert 0 <= heard_ms <= 1000 * self.offset / RATE + 1
@@ -301,7 +377,7 @@ class Conversation(RuleBasedStateMachine):
         assert work.session == "s"
         assert not is_stale(work, *self.retired), "what is already retired is not asked for"
         twins = [other for other in self.of(work.kind) if self.current(other)]
-        if work.kind in (WorkKind.THINK, WorkKind.SPEAK, WorkKind.WARM):
+        if work.kind in (WorkKind.THINK, WorkKind.SPEAK, WorkKind.WARM, WorkKind.SECOND_PASS):
             assert not twins, "one step of a kind is outstanding"
         if work.kind is WorkKind.THINK:
             assert not [w for w in self.of(WorkKind.WARM) if self.current(w)]
@@ -316,7 +392,11 @@ class Conversation(RuleBasedStateMachine):
         total_s = sum(share.wait_s + share.service_s for share in record.stages.values())
         assert abs(total_s - (record.felt_estimate_s or 0.0)) < 1e-6
         assert all(share.wait_s > -1e-6 and share.service_s > -1e-6 for share in record.stages.values())
-        assert (record.blame is not None) == (record.verdict is Verdict.MISSED)
+        assert (record.blame is not None) == (record.verdict in (Verdict.MISSED, Verdict.MASKED))
+        if record.verdict is Verdict.MASKED:
+            assert "acknowledge" in record.rungs
+        if "acknowledge" in record.rungs:
+            assert turn in [number for number, _ in self.acknowledged]
         if record.verdict in (Verdict.MISSED, Verdict.MET) and self.settings.auto_reply:
             assert record.felt_estimate_s is not None
         if record.verdict in (Verdict.EMPTY, Verdict.INTERRUPTED):
@@ -330,6 +410,9 @@ class Conversation(RuleBasedStateMachine):
             self.stamp = (snapshot.epoch, snapshot.revision)
             assert snapshot.epoch >= self.newest_epoch
             assert len(snapshot.history) <= MAX_LINES
+            for line in snapshot.history:
+                if line.role == "assistant":
+                    assert THOUGHT_WORDS.fullmatch(line.text), "a reply's line is what the model said"
             assert (snapshot.phase is Phase.ENDED) == (len(self.ended) == snapshot.turn)
             assert self.started <= snapshot.turn <= len(self.ended) + 1
 

@@ -11,6 +11,7 @@ from tests.core.sentences import Sentences
 from voicepipe.core.budget import Ledger
 from voicepipe.core.clauses import ClauseSplitter
 from voicepipe.core.events import (
+    Acknowledged,
     Line,
     ReplyAudio,
     ReplyDone,
@@ -26,7 +27,7 @@ from voicepipe.core.events import (
     WorkKind,
 )
 from voicepipe.core.playout import PlayoutSettings
-from voicepipe.core.reply import Reply, ReplyId, ReplySettings
+from voicepipe.core.reply import Reply, ReplyId, ReplySettings, left_s
 
 RATE = 1000
 SETTINGS = ReplySettings(PlayoutSettings(RATE, frame_s=0.1), max_tokens=50)
@@ -299,3 +300,70 @@ def test_works_carry_the_turns_deadline() -> None:
     (command,) = reply.begin(LINES, 5.05)
     assert isinstance(command, Submit)
     assert command.work.deadline == pytest.approx(5.19)
+
+
+# --- what is expected, and acknowledgements
+
+
+EXPECTING = replace(SETTINGS, clause_s=0.1, first_audio_s=0.04)
+
+
+@pytest.mark.parametrize(
+    ("usual_s", "elapsed_s", "left"),
+    [(0.1, 0.0, 0.1), (0.1, 0.06, 0.04), (0.1, 0.1, 0.0), (0.1, 0.19, 0.0), (0.1, 0.2, 0.1), (0.0, 5.0, 0.0)],
+)
+def test_what_is_left_of_a_step_that_usually_takes_so_long(usual_s: float, elapsed_s: float, left: float) -> None:
+    """Overdue, it is expected at any moment; long overdue, nothing is known of it any more."""
+    assert left_s(usual_s, elapsed_s) == pytest.approx(left)
+
+
+def test_content_is_expected_by_the_steps_that_are_left() -> None:
+    """The clause and its audio; then the audio alone; then nothing."""
+    reply = begun(0.0, EXPECTING)
+    assert reply.content_in_s(0.0) == pytest.approx(0.14)
+    assert reply.content_in_s(0.06) == pytest.approx(0.08)
+    reply.on_thought("One two three. ", False, 0.08)
+    assert reply.content_in_s(0.08) == pytest.approx(0.04)
+    assert reply.content_in_s(0.11) == pytest.approx(0.01)
+    reply.on_spoken(pcm(0.1), False, 0.12)
+    assert reply.content_in_s(0.12) == 0.0
+
+
+def test_a_clause_cut_short_is_expected_like_any_other() -> None:
+    """Later clauses change nothing: the first content is there."""
+    reply = begun(0.0, EXPECTING)
+    reply.on_thought("One. Two. Three. ", True, 0.05)
+    reply.on_spoken(pcm(0.1), True, 0.06)
+    assert reply.content_in_s(9.0) == 0.0
+
+
+def test_an_acknowledgement_is_told_and_then_heard_before_the_content() -> None:
+    """The content's text comes with its first frame, behind all of the sound, at its offset."""
+    reply = released()
+    assert reply.acknowledge(pcm(0.2), 0.0) == [
+        Acknowledged(1, 2, 200),
+        ReplyAudio(2, 0, pcm(0.1)),
+        ReplyAudio(2, 100, pcm(0.1)),
+    ]
+    assert not reply.on_its_way
+    reply.on_thought("One. ", True, 0.05)
+    sent = [c for c in reply.on_spoken(pcm(0.1), True, 0.1) if not isinstance(c, Submit)]
+    assert sent == [ReplyText(1, 2, "One."), ReplyAudio(2, 200, pcm(0.1)), ReplyDone(1, 2, 300)]
+    assert reply.on_its_way and reply.made and not reply.silent
+
+
+def test_content_is_as_urgent_behind_an_acknowledgement_as_without_one() -> None:
+    """The sound that still plays is no playback that could be drawn on: the turn is late."""
+    reply = released()
+    reply.acknowledge(pcm(2.0), 0.0)
+    commands = reply.on_thought("One. ", False, 0.1)
+    assert [work[1] for work in asked(commands)] == [WorkClass.STARTED, WorkClass.STARTED]
+
+
+def test_an_acknowledgement_alone_is_a_silent_reply() -> None:
+    """It is no answer, and not told as one."""
+    reply = released()
+    reply.acknowledge(pcm(0.2), 0.0)
+    assert [c for c in reply.on_thought("", True, 0.1) if isinstance(c, ReplyDone)] == []
+    reply.on_timer(0.3)
+    assert reply.silent and reply.finished

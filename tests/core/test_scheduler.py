@@ -428,6 +428,7 @@ def test_what_is_stale_stays_so() -> None:
         (WorkKind.HEAR, 0, 0, False),
         (WorkKind.PARTIAL, 1, 3, True),
         (WorkKind.FINAL, 2, 0, False),
+        (WorkKind.SECOND_PASS, 0, 0, False),
         (WorkKind.THINK, 2, 2, True),
         (WorkKind.THINK, 2, 3, False),
         (WorkKind.SPEAK, 2, 4, False),
@@ -438,7 +439,8 @@ def test_what_is_stale_stays_so() -> None:
 def test_staleness_depends_on_what_the_work_is_made_from(
     kind: WorkKind, epoch: int, revision: int, stale: bool
 ) -> None:
-    """At epoch 2, revision 3: a reply depends on the text, recognition on the turn, the VAD on neither."""
+    """At epoch 2, revision 3: a reply depends on the text, recognition on the turn, the VAD on neither,
+    nor a second pass, whose turn may have ended."""
     assert is_stale(work(1, kind, epoch=epoch, revision=revision), 2, 3) is stale
 
 

@@ -9,8 +9,11 @@ from itertools import count
 import pytest
 
 from tests.core.sentences import Sentences
+from voicepipe.core.acknowledge import AcknowledgeSettings
 from voicepipe.core.events import (
+    Acknowledged,
     Committed,
+    Corrected,
     FinalTranscript,
     Line,
     Lull,
@@ -1244,3 +1247,107 @@ def test_reading_that_fails_costs_nothing() -> None:
     talk.speak(0.0)
     assert talk.do(talk.turns.on_engine_failed(talk.asked[WorkKind.WARM], "engine_failed", 0.1)) == []
     assert talk.phase is Phase.HEARING
+
+
+# --- acknowledgements and second passes
+
+MASKS = AcknowledgeSettings(sounds=(pcm(0.1),), one_in=1, lead_s=0.01)
+SLOW_REPLY = replace(SETTINGS.reply, clause_s=9.0)
+
+
+def masked(**changes: object) -> Talk:
+    """Speech has ended at 1.0, the turn is committed at 1.1, and the model thinks. The deadline is 1.2."""
+    talk = Talk(acknowledge=MASKS, reply=SLOW_REPLY, **changes).until_final()
+    talk.silence(0.1, 1.1)
+    assert talk.turns.snapshot().phase is Phase.COMMITTED
+    return talk
+
+
+def test_nothing_is_acknowledged_before_the_commit() -> None:
+    """The deadline may pass: who has not finished is not told "mm-hm"."""
+    talk = Talk(acknowledge=MASKS, reply=SLOW_REPLY, manual=True).until_final()
+    assert [c for c in talk.wait(1.5) if isinstance(c, Acknowledged | ReplyAudio)] == []
+
+
+def test_an_acknowledged_turn_is_masked_and_its_grace_runs_from_the_content() -> None:
+    """The sound is no answer: the user may still go on, long after it."""
+    talk = masked()
+    assert [type(c).__name__ for c in talk.wait(1.195)] == ["Acknowledged", "ReplyAudio"]
+    talk.turns.on_acknowledged(1, 1.191)
+    talk.speak(2.5, start=40_000)
+    assert isinstance(talk.voiced(0.1, 2.6, at=2.6)[0], Reopened)
+
+
+def test_an_acknowledgement_of_another_epoch_marks_nothing() -> None:
+    """It had been given out when its turn was reopened."""
+    talk = masked()
+    talk.wait(1.195)
+    talk.turns.on_acknowledged(7, 1.195)
+    talk.think("Yes. ", 1.4, last=True)
+    talk.say(0.1, 1.5)
+    talk.turns.on_sent(1, 1.5)
+    (ended,) = [c for c in talk.wait(3.0) if isinstance(c, TurnEnded)]
+    assert ended.record.verdict is Verdict.MISSED and ended.record.instants.acknowledged is None
+
+
+def test_who_may_have_gone_on_is_not_talked_over() -> None:
+    """Speech too short to take the commit back, at the deadline."""
+    talk = masked()
+    talk.speak(1.17, start=18_720)
+    talk.voiced(0.032, 1.18, at=1.18)
+    assert [c for c in talk.wait(1.3) if isinstance(c, Acknowledged)] == []
+
+
+def test_what_was_said_is_corrected_wherever_the_turn_stands() -> None:
+    """In the history and for the client; a reply that is being made stays as it is."""
+    talk = Talk(second_pass=True).until_final("I want a bare.")
+    commands = talk.silence(0.1, 1.1)
+    assert "SECOND_PASS" in kinds(commands)
+    work = talk.asked[WorkKind.SECOND_PASS]
+    assert talk.turns.on_reheard(work, "I want a pear.", True) == [Corrected(1, "I want a pear.")]
+    assert talk.turns.snapshot().history == (Line("user", "I want a pear."),)
+    assert talk.thoughts[-1].lines[-1] == Line("user", "I want a bare.")
+
+
+def test_a_corrected_turn_can_still_be_reopened() -> None:
+    """Its corrected line leaves the history, as the first one would have."""
+    talk = Talk(second_pass=True).until_final("I want a bare.")
+    talk.silence(0.1, 1.1)
+    talk.turns.on_reheard(talk.asked[WorkKind.SECOND_PASS], "I want a pear.", True)
+    talk.speak(1.3, start=20_800)
+    assert "Reopened" in kinds(talk.voiced(0.1, 1.4, at=1.4))
+    assert talk.turns.snapshot().history == ()
+
+
+def test_a_line_that_has_left_the_history_is_not_corrected() -> None:
+    """Nobody reads it any more, and the client is not told either."""
+    talk = Talk(second_pass=True, max_lines=1).until_final("I want a bare.")
+    talk.silence(0.1, 1.1)
+    talk.turns.on_line(Line("user", "Something else."))
+    assert talk.turns.on_reheard(talk.asked[WorkKind.SECOND_PASS], "I want a pear.", True) == []
+    assert talk.turns.snapshot().history == (Line("user", "Something else."),)
+
+
+def test_a_second_pass_that_fails_does_not_fail_the_turn() -> None:
+    """Nor does one that is dropped."""
+    talk = Talk(second_pass=True).until_final()
+    talk.silence(0.1, 1.1)
+    work = talk.asked[WorkKind.SECOND_PASS]
+    assert talk.turns.on_engine_failed(work, "engine_failed", 1.2) == []
+    assert talk.turns.on_discarded(work) == []
+    assert talk.turns.snapshot().phase is Phase.COMMITTED
+
+
+def test_the_device_is_wanted_from_the_first_word_until_the_answer_has_been_made() -> None:
+    """Background runs when the answer is only played, and when nobody talks."""
+    talk = Talk()
+    assert not talk.turns.wants_device
+    talk.until_final()
+    assert talk.turns.wants_device
+    talk.silence(0.1, 1.1)
+    talk.think("Yes. ", 1.12, last=True)
+    assert talk.turns.wants_device
+    talk.say(2.0, 1.15)
+    assert talk.turns.snapshot().phase is Phase.COMMITTED and not talk.turns.wants_device
+    talk.wait(9.0)
+    assert talk.turns.snapshot().phase is Phase.ENDED and not talk.turns.wants_device

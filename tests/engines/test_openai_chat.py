@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,6 +123,16 @@ def text(steps: list[LlmStep]) -> str:
 
 
 REPLY = (event("", role="assistant"), event("Hel"), event("lo."), event(finish="stop"))
+
+
+@pytest.mark.parametrize(("small_model", "asked"), [("tinier", ["tiny", "tinier"]), ("", ["tiny", "tiny"])])
+async def test_the_smaller_model_answers_what_is_left_to_it(small_model: str, asked: list[str]) -> None:
+    """By its name in the request, where there is one."""
+    async with peer(says(*REPLY)) as host, engine(host.url, small_model=small_model) as llm:
+        assert llm.has_small is bool(small_model)
+        for small in (False, True):
+            await replies(llm, replace(PROMPT, small=small))
+        assert [request["model"] for request in host.requests] == asked
 
 
 async def test_a_reply_is_streamed_and_the_request_is_what_the_api_wants() -> None:

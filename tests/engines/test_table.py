@@ -11,7 +11,7 @@ from voicepipe.config import EnginesConfig
 from voicepipe.engines.table import Models, find_models, is_url, load, plan
 from voicepipe.errors import MissingExtra, ModelMissing
 
-KINDS = {"hear", "partial", "final", "warm", "think", "speak"}
+KINDS = {"hear", "partial", "final", "second-pass", "warm", "think", "speak"}
 
 
 def test_scripted_engines_need_no_model() -> None:
@@ -40,11 +40,22 @@ def test_models_are_resolved_by_kind() -> None:
     config = EnginesConfig(asr="a", llm="b", tts="c")
     assert find_models(config, resolve) == Models(Path("asr"), Path("llm"), Path("tts"))
     assert sorted(asked) == [("a", "asr"), ("b", "llm"), ("c", "tts")]
+    twice = find_models(EnginesConfig(asr="a", asr_second="d", llm="b", tts="c"), resolve)
+    assert twice is not None and twice.asr_second == Path("asr") and ("d", "asr") in asked
     asked.clear()
     url = "http://127.0.0.1:1/v1"
     found = find_models(EnginesConfig(asr="a", llm=url, tts="c"), resolve)
     assert found is not None and found.llm == url
     assert ("b", "llm") not in asked and len(asked) == 2
+
+
+def test_a_second_recogniser_is_there_where_one_is_named() -> None:
+    """On the device's own lane: two engines at once on the cores of one would slow each other down."""
+    assert load(EnginesConfig(kind="scripted"), None, sessions=1, api_key=None).asr_second is None
+    config = EnginesConfig(kind="scripted", asr_second="larger")
+    assert load(config, None, sessions=1, api_key=None).asr_second is not None
+    where = plan(config, 1)
+    assert where.placement["second-pass"] == where.placement["final"]
 
 
 @pytest.mark.parametrize(

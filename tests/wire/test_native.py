@@ -79,6 +79,7 @@ SERVER_SAMPLES = [
     m.Error("engine_failed", "no reply"),
     m.Draining(5000.0),
     m.Draining(5000.0, "token"),
+    m.ReplyAcknowledged(1, 3, 8000),
 ]
 
 

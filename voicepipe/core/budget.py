@@ -62,6 +62,8 @@ class Ledger:
         self._asr_final: float | None = None
         self._acknowledged: float | None = None
         self._sent: float | None = None
+        self._behind_s = 0.0
+        """What was still to be played before the content when it was sent."""
         self._heard: float | None = None
         self._reply: _Reply | None = None
         self._chunks: dict[Stage, list[Chunk]] = {stage: [] for stage in Stage}
@@ -150,10 +152,10 @@ class Ledger:
         if self._acknowledged is None:
             self._acknowledged = now
 
-    def on_sent(self, now: float) -> None:
-        """First content handed to the socket."""
+    def on_sent(self, now: float, behind_s: float = 0.0) -> None:
+        """First content handed to the socket; `behind_s`: of an acknowledgement that is heard before it."""
         if self._sent is None:
-            self._sent = now
+            self._sent, self._behind_s = now, behind_s
 
     def on_heard(self, now: float, played_s: float = 0.0) -> None:
         """The client reports that it has played so much of the content. Playing began `played_s` before, or earlier
@@ -242,7 +244,7 @@ class Ledger:
 
     def _audible(self, sent: float) -> float:
         """Reports can show that it was later than estimated, and never that it was earlier."""
-        estimate = sent + self._downlink_s
+        estimate = sent + self._behind_s + self._downlink_s
         return estimate if self._heard is None else max(estimate, self._heard)
 
     def _gaps(self) -> tuple[float | None, float | None]:
@@ -268,9 +270,11 @@ class Ledger:
         return deadline is not None and self._acknowledged is not None and self._acknowledged <= deadline
 
     def _boundaries(self) -> list[tuple[Stage, float]]:
-        """(stage, its end) along the critical path up to the first content at the socket."""
+        """(stage, its end) along the critical path up to the first content at the socket, or to the end of the
+        acknowledgement that it waits behind."""
         assert self._commit is not None and self._sent is not None and self._soft_end is not None
-        reply, send, soft_end = self._reply, (Stage.SEND, self._sent), (Stage.ENDPOINT, self._soft_end)
+        reply, soft_end = self._reply, (Stage.ENDPOINT, self._soft_end)
+        send = (Stage.SEND, self._sent + self._behind_s)
         commit = [(Stage.ENDPOINT, self._commit)]
         if self._asr_final is not None and self._asr_final >= self._commit:  # it came last of all
             commit = [soft_end, (Stage.ASR, self._commit)]

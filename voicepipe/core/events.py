@@ -34,6 +34,12 @@ class Rung(StrEnum):
 
     SHORT_CLAUSE = "short-clause"
     """The first clause ends after three words or four."""
+    NO_SECOND_PASS = "no-second-pass"
+    """What was said is not decoded again by the larger recogniser."""
+    SMALL_MODEL = "small-model"
+    """The smaller model answers."""
+    ACKNOWLEDGE = "acknowledge"
+    """A short sound is heard at the deadline, before the content."""
 
 
 # --- device work -----------------------------------------------------------------------------------------
@@ -45,6 +51,7 @@ class WorkKind(StrEnum):
     HEAR = "hear"  # Vad over the frames that have arrived
     PARTIAL = "partial"  # Asr while the user speaks
     FINAL = "final"  # Asr at a pause
+    SECOND_PASS = "second-pass"  # the larger Asr, over what a committed turn has said
     WARM = "warm"  # one Llm step that only reads what the next reply will begin with
     THINK = "think"  # one Llm step
     SPEAK = "speak"  # one Tts step
@@ -58,6 +65,7 @@ _STAGES = {
     WorkKind.HEAR: Stage.ENDPOINT,
     WorkKind.PARTIAL: Stage.ASR,
     WorkKind.FINAL: Stage.ASR,
+    WorkKind.SECOND_PASS: Stage.ASR,
     WorkKind.WARM: Stage.LLM,
     WorkKind.THINK: Stage.LLM,
     WorkKind.SPEAK: Stage.TTS,
@@ -215,6 +223,8 @@ class Think:
 
     lines: tuple[Line, ...]
     max_tokens: int
+    small: bool = False
+    """By the smaller model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,11 +236,21 @@ class Speak:
 
 
 @dataclass(frozen=True, slots=True)
+class Rehear:
+    """Begin a second pass over samples [start, end) of the session's 16 kHz clock; as far as `end` has come."""
+
+    turn: int
+    start: int
+    end: int
+    speech_samples: int
+
+
+@dataclass(frozen=True, slots=True)
 class Submit:
     """Give this to the device. `task` starts something new; without one, the running thing goes on."""
 
     work: Work
-    task: Think | Speak | None = None
+    task: Think | Speak | Rehear | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +294,14 @@ class FinalTranscript:
 
 
 @dataclass(frozen=True, slots=True)
+class Corrected:
+    """A second pass has heard other words in a committed turn; the turn may have ended."""
+
+    turn: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     turn: int
     epoch: int
@@ -283,6 +311,15 @@ class Committed:
 class Reopened:
     turn: int
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The reply's first `samples` are a sound that is no content; their audio follows."""
+
+    turn: int
+    epoch: int
+    samples: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,8 +517,10 @@ TurnCommand = (
     | SpeechStarted
     | PartialTranscript
     | FinalTranscript
+    | Corrected
     | Committed
     | Reopened
+    | Acknowledged
     | ReplyText
     | ReplyAudio
     | ReplyDone

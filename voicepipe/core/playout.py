@@ -3,7 +3,8 @@
 Holds audio until `on_release`, then hands it out in frames against a playback clock, never more than `lead_s`
 ahead of it: what has been handed out can be flushed by the client, what has not can be dropped here. The
 clock starts with the first frame; where synthesis cannot keep up it is set back, and the underrun counted.
-Knows which clause lies at which sample, and so what of the reply was *heard*.
+Knows which clause lies at which sample, and so what of the reply was *heard*. An acknowledgement lies in front
+of the first clause: it counts in every position, and in nothing that is said about content.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class ClauseBegins:
 @dataclass(frozen=True, slots=True)
 class AllSent:
     samples: int
+    """Of the whole reply, an acknowledgement included; 0 where it has no content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Playout:
         self._head_used = 0
         self._clauses: list[_Clause] = []
         self._announced = 0
+        self._prelude = 0
+        """Samples of the acknowledgement in front of the content."""
         self._ready = 0
         self._sent = 0
         self._reported: int | None = None
@@ -86,6 +90,13 @@ class Playout:
 
     # events
 
+    def on_acknowledgement(self, pcm: bytes, now: float) -> list[PlayoutCommand]:
+        """A sound in front of the content, of which nothing is there yet; the reply has been released."""
+        assert self._released and not self._closed and not self._ready and pcm
+        self._queue.append(pcm)
+        self._prelude = self._ready = len(pcm) // BYTES_PER_SAMPLE
+        return self.on_timer(now)
+
     def on_clause(self, text: str) -> None:
         """Audio that follows belongs to this clause."""
         if self._clauses:
@@ -96,7 +107,7 @@ class Playout:
         assert self._clauses and not self._closed and len(pcm) % BYTES_PER_SAMPLE == 0
         if pcm:
             if self._starved(now):
-                self._underruns += 1
+                self._underruns += self.has_content
                 self._origin = now - self._sent / self.settings.rate_hz
             self._queue.append(pcm)
             self._ready += len(pcm) // BYTES_PER_SAMPLE
@@ -130,7 +141,7 @@ class Playout:
         if self._closed and self._sent == self._ready:
             if not self._sent_told:
                 self._sent_told = True
-                commands.append(AllSent(self._sent))
+                commands.append(AllSent(self._sent if self.has_content else 0))
             if not self._heard_told and now >= self._heard_at():
                 self._heard_told = True
                 commands.append(AllHeard())
@@ -145,6 +156,21 @@ class Playout:
         return self._heard_at() if self._closed else None
 
     # questions
+
+    @property
+    def has_content(self) -> bool:
+        """Some of its content has been made."""
+        return self._ready > self._prelude
+
+    @property
+    def acknowledged(self) -> bool:
+        return self._prelude > 0
+
+    def until_content_s(self, now: float) -> float:
+        """How long the acknowledgement still keeps what lies behind it from being heard, by the pacing clock."""
+        if not self._prelude or self._origin is None:
+            return 0.0
+        return max(0.0, self._origin + self._prelude / self.settings.rate_hz - now)
 
     def ahead_s(self, now: float) -> float:
         """Seconds of audio that lie ready beyond what is estimated to be playing."""

@@ -1,7 +1,8 @@
 """One reply: thoughts become clauses, clauses become audio, audio is held until it is released.
 
 Keeps at most one Llm step and one Tts step at the device, and works only so far ahead: `hold_s` of audio
-before the release (speculation is bounded), `ahead_s` beyond the playback frontier after it.
+before the release (speculation is bounded), `ahead_s` beyond the playback frontier after it. Content that comes
+late may be preceded by an acknowledgement.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from voicepipe.core.budget import Ledger
 from voicepipe.core.clauses import FIRST, HURRIED, ClauseSplitter, is_shortened
 from voicepipe.core.events import (
+    Acknowledged,
     Line,
     ReplyAudio,
     ReplyDone,
@@ -28,6 +30,7 @@ from voicepipe.core.events import (
     WorkKind,
 )
 from voicepipe.core.playout import (
+    BYTES_PER_SAMPLE,
     AllHeard,
     AllSent,
     ClauseBegins,
@@ -45,6 +48,8 @@ class ReplySettings:
     hold_s: float = 0.4
     """Audio made before the release: its first piece, unless that is very short. More would keep the device from
     hearing how the user ends."""
+    clause_s: float = 0.0
+    """What the first clause takes, from the beginning of the reply on, as far as is known."""
     first_audio_s: float = 0.0
     """What the first audio of a clause takes, as far as is known."""
     may_cut: bool = True
@@ -57,6 +62,12 @@ class ReplySettings:
     """With less audio than this ahead, playback is about to run dry."""
     pending_clauses: int = 2
     """Clauses that may wait for the Tts before the Llm pauses."""
+
+
+def left_s(usual_s: float, elapsed_s: float) -> float:
+    """What is left of a step that usually takes so long. Overdue, it may end at any moment; once it has taken twice
+    as long, that is worth nothing any more, and it is taken for one that has just begun."""
+    return max(0.0, usual_s - elapsed_s) if elapsed_s < 2 * usual_s else usual_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +94,8 @@ class Reply:
         self._spoken_out = False
         self._released = False
         self._first_clause = True
+        self._since = 0.0
+        """When the step towards the first content that is under way began: the clause, then its audio."""
         self._told = False
         self.finished = False
         """The whole reply has been heard."""
@@ -100,20 +113,39 @@ class Reply:
         return self._told
 
     @property
+    def made(self) -> bool:
+        """All of it has been made, be it heard or not."""
+        return self._spoken_out
+
+    @property
     def silent(self) -> bool:
         """It is complete, and there is nothing to be heard in it."""
-        return self._spoken_out and self.playout.snapshot().ready_samples == 0
+        return self._spoken_out and not self.playout.has_content
+
+    def content_in_s(self, now: float) -> float:
+        """When its first content is expected, from now, by what the steps on the way to it usually take."""
+        if self.playout.has_content:
+            return 0.0
+        settings = self._settings
+        if not self._first_clause:
+            return left_s(settings.first_audio_s, now - self._since)
+        clause_s = 0.0 if self._clauses else left_s(settings.clause_s, now - self._since)
+        return clause_s + settings.first_audio_s
 
     def owns(self, work: Work) -> bool:
         return (work.epoch, work.revision) == (self.ident.epoch, self.ident.revision)
 
     # events
 
-    def begin(self, lines: tuple[Line, ...], now: float) -> list[TurnCommand]:
+    def begin(self, lines: tuple[Line, ...], now: float, *, small: bool = False) -> list[TurnCommand]:
+        """`small`: by the smaller model, for the sake of the deadline."""
         self._ledger.on_reply_begun(now)
+        if small:
+            self._ledger.on_rung(Rung.SMALL_MODEL)
         self._thinking = True
+        self._since = now
         work = self._work(WorkKind.THINK, now)
-        return [Submit(work, Think(lines, self._settings.max_tokens))]
+        return [Submit(work, Think(lines, self._settings.max_tokens, small))]
 
     def on_thought(self, text: str, finished: bool, now: float) -> list[TurnCommand]:
         self._thinking = False
@@ -142,6 +174,11 @@ class Reply:
     def on_release(self, now: float) -> list[TurnCommand]:
         self._released = True
         return self._translate(self.playout.on_release(now)) + self._advance(now)
+
+    def acknowledge(self, pcm: bytes, now: float) -> list[TurnCommand]:
+        """A sound that is no content goes before it; it has been released, and has no content yet."""
+        told = Acknowledged(self.ident.turn, self.ident.epoch, len(pcm) // BYTES_PER_SAMPLE)
+        return [told, *self._translate(self.playout.on_acknowledgement(pcm, now))]
 
     def on_report(self, played_samples: int, now: float) -> list[TurnCommand]:
         return self._translate(self.playout.on_report(played_samples, now)) + self._advance(now)
@@ -195,6 +232,8 @@ class Reply:
         if not self._in_clause:
             text = self._clauses.popleft()
             task = Speak(text, self._first_clause)
+            if self._first_clause:
+                self._since = now
             self._first_clause = False
             self.playout.on_clause(text)
         return Submit(self._work(WorkKind.SPEAK, now), task)
@@ -213,13 +252,15 @@ class Reply:
         )
 
     def _deadline(self, now: float) -> float | None:
-        """The turn's until content is on its way; after that, when playback would run dry."""
-        return now + self.playout.ahead_s(now) if self._told else self._ledger.deadline
+        """The turn's until there is content to be sent; after that, when playback would run dry."""
+        if self._released and self.playout.has_content:
+            return now + self.playout.ahead_s(now)
+        return self._ledger.deadline
 
     def _klass(self, now: float) -> WorkClass:
         if not self._released:
             return WorkClass.SPECULATION
-        urgent = self.playout.ahead_s(now) < self._settings.urgent_s
+        urgent = not self.playout.has_content or self.playout.ahead_s(now) < self._settings.urgent_s
         return WorkClass.STARTED if urgent else WorkClass.AHEAD
 
     def _translate(self, commands: list[PlayoutCommand]) -> list[TurnCommand]:

@@ -85,13 +85,14 @@ class SchedulerSnapshot:
     """Sessions with an announced start."""
 
 
+_TIMELESS = frozenset({WorkKind.HEAR, WorkKind.SECOND_PASS})
 _REPLY_STAGES = frozenset({Stage.LLM, Stage.TTS})
 
 
 def is_stale(work: Work, epoch: int, revision: int) -> bool:
     """Reply work depends on the text (epoch and revision), recognition on the turn (epoch), the VAD on
-    neither."""
-    if work.kind is WorkKind.HEAR:
+    neither; nor does a second pass, whose turn may have ended."""
+    if work.kind in _TIMELESS:
         return False
     if work.epoch != epoch:
         return work.epoch < epoch

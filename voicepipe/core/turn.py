@@ -5,7 +5,7 @@
     COMMITTED -- speech within the grace time -------->  HEARING    epoch + 1; both halves become one turn
     COMMITTED -- speech after it, or a cancel -------->  ENDED      epoch + 1; history keeps what was heard
     COMMITTED -- reply heard ------------------------->  ENDED
-    COMMITTED -- deadline without content, if enforced >  ENDED      epoch + 1; `refused`
+    COMMITTED -- deadline without content, if enforced >  ENDED      epoch + 1; `refused`, unless acknowledged
     any       -- an engine fails or hangs ------------>  ENDED      `failed`
 
 At most one turn is not ENDED. Where what was heard sounds like all of it, the reply is made ahead, under the epoch
@@ -15,12 +15,12 @@ Nothing of it leaves before the commit. Until then, the model reads what has bee
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from voicepipe.core.budget import Ledger
 from voicepipe.core.events import (
     Committed,
+    Corrected,
     EndpointEvent,
     FinalTranscript,
     Line,
@@ -47,19 +47,16 @@ from voicepipe.core.events import (
     WorkClass,
     WorkKind,
 )
+from voicepipe.core.history import History
+from voicepipe.core.ladder import Ladder
 from voicepipe.core.patience import FINISHED, Speaker, is_open, text_score
 from voicepipe.core.reading import Reading
 from voicepipe.core.reply import Reply, ReplyId
 from voicepipe.core.turn_state import Phase, Turn, TurnSettings, TurnSnapshot
-from voicepipe.core.utterance import RATE_HZ, Ahead, Final, Partial, Span, Speaking, Utterance
+from voicepipe.core.utterance import RATE_HZ, Ahead, Final, Partial, Span, Speaking, Utterance, normalised
 
 STEP_SMOOTHING = 0.3
 """Weight of the newest step in the mean that sizes the hop between partials."""
-
-
-def normalised(text: str) -> str:
-    """Words only: two texts that sound alike get one reply."""
-    return " ".join(re.findall(r"[\w']+", text.lower()))
 
 
 class Turns:
@@ -77,9 +74,10 @@ class Turns:
         self._reading = Reading(
             serial, wanted=settings.warm and settings.auto_reply, least_words=settings.read_words
         )
+        self._ladder = Ladder(session, settings, serial)
         self._speaker = Speaker(settings.patience)
         self._step_s = 0.0
-        self._history: list[Line] = []
+        self._history = History(settings.max_lines)
 
     def on_opened(self, now: float) -> list[TurnCommand]:
         """The session begins: read the instructions before anybody speaks."""
@@ -155,7 +153,18 @@ class Turns:
         reply = self._reply_of(work, timing, now)
         return [] if reply is None else self._settle(reply.on_spoken(pcm, last, now), now)
 
+    def on_reheard(self, work: Work, text: str, finished: bool) -> list[TurnCommand]:
+        """A chunk of a second pass has ended: the turn's text so far, all of it when it is finished."""
+        commands, correction = self._ladder.second_passes.on_reheard(work, text, finished)
+        if correction is None or not self._history.replace(correction.wrong, correction.right):
+            return commands
+        if self._turn is not None and self._turn.said is correction.wrong:
+            self._turn.said = correction.right
+        return [*commands, Corrected(correction.turn, correction.right.text)]
+
     def on_engine_failed(self, work: Work, code: str, now: float) -> list[TurnCommand]:
+        if work.kind is WorkKind.SECOND_PASS:
+            return self._ladder.second_passes.on_lost(work)
         turn = self._turn
         if turn is None or work.turn != turn.number or turn.phase is Phase.ENDED:
             return []
@@ -175,19 +184,31 @@ class Turns:
             return []
         return self._fail(turn, code, Stage.ENDPOINT, now)
 
-    def on_discarded(self, work: Work) -> None:
+    def on_discarded(self, work: Work) -> list[TurnCommand]:
         """It waited at the device and will not run."""
+        if work.kind is WorkKind.SECOND_PASS:
+            return self._ladder.second_passes.on_lost(work)
         if self._turn is not None and work.turn == self._turn.number:
             self._turn.utterance.on_lost(work)
+        return []
 
     # the client
 
     def on_sent(self, epoch: int, now: float) -> list[TurnCommand]:
-        """The first audio of this epoch's reply was handed to the socket."""
+        """The first content of this epoch's reply was handed to the socket."""
         turn = self._turn
         if turn is not None and turn.phase is Phase.COMMITTED and epoch == self._epoch:
-            turn.ledger.on_sent(now)
-            turn.grace_until = now + self._settings.downlink_s + self._settings.grace_s
+            behind_s = 0.0 if turn.reply is None else turn.reply.playout.until_content_s(now)
+            turn.ledger.on_sent(now, behind_s)
+            turn.grace_until = now + behind_s + self._settings.downlink_s + self._settings.grace_s
+        return []
+
+    def on_acknowledged(self, epoch: int, now: float) -> list[TurnCommand]:
+        """The first of this epoch's acknowledgement was handed to the socket. It begins no grace time: the user
+        has not been answered, and may well go on."""
+        turn = self._turn
+        if turn is not None and turn.phase is Phase.COMMITTED and epoch == self._epoch:
+            turn.ledger.on_acknowledged(now)
         return []
 
     def on_report(self, epoch: int, played_samples: int, now: float) -> list[TurnCommand]:
@@ -224,8 +245,7 @@ class Turns:
 
     def on_line(self, line: Line) -> None:
         """Put a line into the history."""
-        self._history.append(line)
-        del self._history[: -self._settings.max_lines]
+        self._history.add(line)
 
     # time
 
@@ -236,28 +256,38 @@ class Turns:
         deadlines = [turn.reply.next_deadline() if turn.reply is not None else None]
         if turn.owed is not None:
             deadlines.append(turn.progress + self._settings.engine_timeout_s)
-        deadlines.append(self._refuse_at(turn))
+        deadlines += [self._ladder.acknowledge_at(turn, self._epoch), self._refuse_at(turn)]
         return min((d for d in deadlines if d is not None), default=None)
 
     def on_timer(self, now: float) -> list[TurnCommand]:
         turn = self._turn
         if turn is None or turn.phase is Phase.ENDED:
             return []
+        user_sounds = self._candidate is not None
+        commands = self._ladder.acknowledge(turn, self._epoch, now, user_sounds=user_sounds)
         refuse_at = self._refuse_at(turn)
         if refuse_at is not None and now >= refuse_at:
-            return self._refuse(turn, now)
+            return commands + self._refuse(turn, now)
         stage = turn.owed
         if stage is not None and now >= turn.progress + self._settings.engine_timeout_s:
             if turn.phase is Phase.HEARING and stage is not Stage.ASR:
                 return self._drop_reply(turn)  # begun again at the commit
-            return self._fail(turn, "engine_timeout", stage, now)
-        return [] if turn.reply is None else self._settle(turn.reply.on_timer(now), now)
+            return commands + self._fail(turn, "engine_timeout", stage, now)
+        return commands if turn.reply is None else self._settle(commands + turn.reply.on_timer(now), now)
 
     # questions
 
     @property
     def epoch(self) -> int:
         return self._epoch
+
+    @property
+    def wants_device(self) -> bool:
+        """Somebody speaks, or an answer is being made: background would be in the way."""
+        turn = self._turn
+        if turn is None or turn.phase is Phase.ENDED:
+            return False
+        return turn.phase is Phase.HEARING or (turn.reply is not None and not turn.reply.made)
 
     def span(self) -> Span | None:
         """What a decode that starts now should hear; None before the first turn."""
@@ -268,7 +298,7 @@ class Turns:
 
     def snapshot(self) -> TurnSnapshot:
         phase = Phase.ENDED if self._turn is None else self._turn.phase
-        return TurnSnapshot(self._epoch, self._revision, self._number, phase, tuple(self._history))
+        return TurnSnapshot(self._epoch, self._revision, self._number, phase, self._history.lines)
 
     # hearing
 
@@ -374,17 +404,19 @@ class Turns:
             turn.said = Line("user", text)
             self.on_line(turn.said)
         if turn.reply is None:
-            return commands + self._end(turn, now, expects_reply=False)
-        return commands + self._settle(turn.reply.on_release(now), now)
+            again = self._ladder.hear_again(turn, self._epoch, now)
+            return commands + again + self._end(turn, now, expects_reply=False)
+        commands += turn.reply.on_release(now)
+        return self._settle(commands + self._ladder.hear_again(turn, self._epoch, now), now)
 
     def _reopen(self, turn: Turn) -> list[TurnCommand]:
         """The commit was a false start: the user had not finished."""
         self._epoch += 1
         self._candidate = None
         commands: list[TurnCommand] = [Reopened(turn.number, self._epoch)]
-        commands += self._drop_reply(turn)
+        commands += self._drop_reply(turn) + self._ladder.second_passes.drop(turn.number)
         # Nothing of the reply has entered the history, but the client may have added to it.
-        self._history = [line for line in self._history if line is not turn.said]
+        self._history.remove(turn.said)
         turn.ledger.on_reopen()
         turn.reopened = True
         self._speaker.on_false_start()
@@ -419,7 +451,7 @@ class Turns:
         reply = turn.reply
         if not self._settings.enforce or turn.phase is not Phase.COMMITTED or reply is None or reply.on_its_way:
             return None
-        return turn.ledger.deadline
+        return None if reply.playout.acknowledged else turn.ledger.deadline
 
     def _refuse(self, turn: Turn, now: float) -> list[TurnCommand]:
         """Nothing of the reply is said; what the user said stays in the history."""
@@ -487,7 +519,7 @@ class Turns:
         return self._reading.begin(work, self._lines(), heard)
 
     def _lines(self) -> list[Line]:
-        return [Line("system", self._settings.instructions), *self._history]
+        return [Line("system", self._settings.instructions), *self._history.lines]
 
     def _begin_reply(self, turn: Turn, text: str | None, epoch: int, now: float) -> list[TurnCommand]:
         lines = self._lines()
@@ -495,10 +527,11 @@ class Turns:
             lines.append(Line("user", text))
             turn.answered = normalised(text)
         ident = ReplyId(self._session, turn.number, epoch, self._revision)
+        small = self._ladder.wants_small_model(turn, now)
         turn.reply = Reply(ident, self._settings.reply, turn.ledger, self._serial)
         turn.progress = now
         turn.attempts += 1
-        return self._reading.stop() + turn.reply.begin(tuple(lines), now)
+        return self._reading.stop() + turn.reply.begin(tuple(lines), now, small=small)
 
     def _drop_reply(self, turn: Turn) -> list[TurnCommand]:
         """Forget what was made ahead; the revision rises, so that none of it can be released."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from voicepipe.core.acknowledge import AcknowledgeSettings
 from voicepipe.core.blame import SHARES
 from voicepipe.core.budget import Ledger
 from voicepipe.core.events import Line, Stage
@@ -28,7 +29,14 @@ class TurnSettings:
     downlink_s: float = DOWNLINK_S
     """Estimated time from the socket to audibility; a loopback's."""
     enforce: bool = False
-    """A turn without content at its deadline is refused."""
+    """A turn without content at its deadline is refused, unless it was acknowledged."""
+    acknowledge: AcknowledgeSettings = field(default_factory=AcknowledgeSettings)
+    second_pass: bool = False
+    """There is a larger recogniser: what a turn has said is decoded again, in slack."""
+    may_skip_pass: bool = True
+    """Not for a turn that will be late."""
+    may_shrink: bool = False
+    """There is a smaller model: it answers where the reply is begun too late to be in time."""
     manual: bool = False
     """Turns end by `on_commit_asked` alone."""
     auto_reply: bool = True

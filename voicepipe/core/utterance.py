@@ -7,6 +7,7 @@ on takes the pause back; what a decode then brings is shown, no more.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -19,6 +20,11 @@ RATE_HZ = 16_000
 UNDECIDED = 0.5
 
 MakeWork = Callable[[WorkKind, WorkClass], Work]
+
+
+def normalised(text: str) -> str:
+    """Words only: two texts that sound alike get one reply."""
+    return " ".join(re.findall(r"[\w']+", text.lower()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,7 @@ class Utterance:
         """What the last full decode brought, if no pause has taken it yet."""
         self._partial: Work | None = None
         self._decoded_to = start
+        self._sounded_to = start
         self._quiet_from: int | None = None
         self._shown = Partial("", "")
         self._voiced_before = 0
@@ -108,7 +115,7 @@ class Utterance:
 
     def on_voiced(self, samples: int, at: int, step_s: float) -> list[TurnCommand]:
         """Speech has gone on for `samples`, to position `at`. `step_s`: what a decode has lately taken."""
-        self._voiced = samples
+        self._voiced, self._sounded_to = samples, at
         limits = self._settings
         hop_s = min(max(limits.hop_factor * step_s, limits.min_hop_s), limits.max_hop_s)
         due = at - self._decoded_to >= hop_s * RATE_HZ
@@ -225,6 +232,11 @@ class Utterance:
     @property
     def awaiting_final(self) -> bool:
         return self._final is not None
+
+    @property
+    def upto(self) -> int:
+        """Up to where there is speech, as far as is known."""
+        return max(self._decoded_to, self._sounded_to)
 
     @property
     def speech_samples(self) -> int:

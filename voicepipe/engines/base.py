@@ -159,6 +159,8 @@ class Prompt:
     messages: tuple[ChatMessage, ...]
     max_tokens: int
     """At least 1: the most tokens that the reply may take."""
+    small: bool = False
+    """To be answered by the smaller model of an engine that has one; others do not look at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,8 @@ class Llm(Protocol):
     """How many sessions can hold a slot at once."""
     keeps_prefix: bool
     """A slot remembers what it has computed, so that reading a prompt's beginning ahead saves time."""
+    has_small: bool
+    """A smaller, faster model answers the prompts that ask for it."""
 
     def open(self, session: str) -> LlmSlot:
         """Lease a slot. Raises EngineBusy."""
@@ -253,3 +257,5 @@ class Engines:
     asr: Asr
     llm: Llm
     tts: Tts
+    asr_second: Asr | None = None
+    """A larger recogniser for second passes."""

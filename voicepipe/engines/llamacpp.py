@@ -91,6 +91,7 @@ class LlamaCpp:
         path = Path(model_path)
         self.name = f"llamacpp:{path.stem}"
         self.keeps_prefix = True
+        self.has_small = False
         self.slots = slots
         self._sampling = _Sampling(temperature, seed)
         limits = Limits(context_tokens, prefill_tokens, decode_tokens)

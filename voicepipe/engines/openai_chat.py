@@ -66,13 +66,15 @@ class _Endpoint:
     address: str
     """HOST:PORT, for messages."""
     model: str
+    small_model: str
+    """For the prompts that ask for it; "" is none."""
     timeout_s: float
     max_tokens_field: str
     temperature: float | None
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "model": self.model,
+            "model": (prompt.small and self.small_model) or self.model,
             "messages": [{"role": m.role, "content": m.content} for m in prompt.messages],
             "stream": True,
             self.max_tokens_field: prompt.max_tokens,
@@ -86,8 +88,9 @@ class OpenAiChat:
     """Llm over `POST {base_url}/chat/completions`. `base_url` ends in the API's root, usually `/v1`.
 
     `timeout_s` is the longest wait for each delta, the first included. `max_tokens_field` is
-    "max_completion_tokens" for providers that renamed it. `transport` is for tests and special networks.
-    Environment variables (proxies, .netrc) are not read. The owner awaits `aclose` at the end.
+    "max_completion_tokens" for providers that renamed it. `small_model` answers the prompts that ask for it: a
+    smaller one, or the same served without thinking, under a name of its own. `transport` is for tests and special
+    networks. Environment variables (proxies, .netrc) are not read. The owner awaits `aclose` at the end.
     """
 
     placement: Placement = "loop"
@@ -97,6 +100,7 @@ class OpenAiChat:
         base_url: str,
         model: str,
         *,
+        small_model: str = "",
         api_key: str | None = None,
         slots: int = 64,
         timeout_s: float = 10.0,
@@ -115,11 +119,13 @@ class OpenAiChat:
                 raise ConfigError(f"{field} must be above 0", field=field)
         self.name = f"openai:{model}"
         self.keeps_prefix = False  # a warm-up request would cost as much as the reply it is for
+        self.has_small = bool(small_model)
         self.slots = slots
         self._endpoint = _Endpoint(
             url=f"{base_url.rstrip('/')}/chat/completions",
             address=_address(url),
             model=model,
+            small_model=small_model,
             timeout_s=timeout_s,
             max_tokens_field=max_tokens_field,
             temperature=temperature,

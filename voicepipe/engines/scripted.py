@@ -118,6 +118,7 @@ class ScriptedLlm:
 
     name = "scripted"
     keeps_prefix = True
+    has_small = False
 
     def __init__(self, config: ScriptedConfig, slots: int) -> None:
         self._config = config

@@ -35,6 +35,7 @@ class Models:
     asr: Path | str
     llm: Path | str
     tts: Path | str
+    asr_second: Path | str | None = None
 
 
 def is_url(spec: str) -> bool:
@@ -46,7 +47,8 @@ def find_models(config: EnginesConfig, resolve: Resolve) -> Models | None:
     if config.kind == "scripted":
         return None
     llm: Path | str = config.llm if is_url(config.llm) else resolve(config.llm, "llm")
-    return Models(resolve(config.asr, "asr"), llm, resolve(config.tts, "tts"))
+    second = resolve(config.asr_second, "asr") if config.asr_second else None
+    return Models(resolve(config.asr, "asr"), llm, resolve(config.tts, "tts"), second)
 
 
 def plan(config: EnginesConfig, sessions: int) -> Plan:
@@ -57,6 +59,7 @@ def plan(config: EnginesConfig, sessions: int) -> Plan:
         "hear": _EARS,
         "partial": _DEVICE,
         "final": _DEVICE,
+        "second-pass": _DEVICE,
         "speak": _DEVICE,
         "warm": think,
         "think": think,
@@ -74,6 +77,7 @@ def load(config: EnginesConfig, models: Models | None, *, sessions: int, api_key
             _asr(config, models.asr),
             _llm(config, models.llm, sessions, api_key),
             _tts(config, models.tts),
+            None if models.asr_second is None else _asr(config, models.asr_second),
         )
     except ModuleNotFoundError as exc:
         raise MissingExtra(
@@ -91,6 +95,7 @@ def _scripted(config: EnginesConfig, sessions: int) -> Engines:
         scripted.ScriptedAsr(script),
         scripted.ScriptedLlm(script, sessions),
         scripted.ScriptedTts(script),
+        scripted.ScriptedAsr(script) if config.asr_second else None,
     )
 
 
@@ -110,7 +115,14 @@ def _llm(config: EnginesConfig, model: Path | str, sessions: int, api_key: str |
     if isinstance(model, str) and is_url(model):
         from voicepipe.engines.openai_chat import OpenAiChat
 
-        return OpenAiChat(model, config.llm_model, api_key=api_key, timeout_s=config.llm_timeout_s, slots=sessions)
+        return OpenAiChat(
+            model,
+            config.llm_model,
+            small_model=config.llm_small_model,
+            api_key=api_key,
+            timeout_s=config.llm_timeout_s,
+            slots=sessions,
+        )
     from voicepipe.engines.llamacpp import LlamaCpp
 
     return LlamaCpp(model, slots=sessions, context_tokens=config.context_tokens, threads=config.threads)

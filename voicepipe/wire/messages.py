@@ -220,6 +220,9 @@ class TranscriptPartial(Struct, frozen=True, tag="transcript.partial"):
 
 
 class TranscriptFinal(Struct, frozen=True, tag="transcript.final"):
+    """What was said. May come again for the same turn, also after its end: a second, more careful decode heard
+    other words. The last one holds; a reply that was made for the words before it is not touched."""
+
     turn: int
     text: str
 
@@ -238,6 +241,17 @@ class TurnReopened(Struct, frozen=True, tag="turn.reopened"):
     epoch: U32
 
 
+class ReplyAcknowledged(Struct, frozen=True, tag="reply.acknowledged"):
+    """The content will be late. The reply's first `samples` are a short sound instead, a cached "mm-hm", whose
+    audio follows; content begins behind them, at the offset `samples`, at once or after a pause. They count in
+    every position of the reply (`offset_samples`, `playback`, `reply.done`, `heard_ms`), and are no answer: neither
+    text nor gap."""
+
+    turn: int
+    epoch: U32
+    samples: int
+
+
 class ReplyText(Struct, frozen=True, tag="reply.text", omit_defaults=True):
     """A piece of the reply's text. Pieces are joined as they are: they bring their own spaces."""
 
@@ -245,12 +259,12 @@ class ReplyText(Struct, frozen=True, tag="reply.text", omit_defaults=True):
     epoch: U32
     text: str
     offset_samples: int | None = None
-    """Where this text's sound begins in the reply. Sound before the first text's offset (a cached
-    acknowledgement) is no content. None: the content begins at 0."""
+    """Where this text's sound begins in the reply. None: the content begins at 0, or behind the sound that
+    `reply.acknowledged` told of."""
 
 
 class ReplyDone(Struct, frozen=True, tag="reply.done"):
-    """All of the reply has been sent: `samples` in all."""
+    """All of the reply has been sent: `samples` in all, an acknowledgement included."""
 
     turn: int
     epoch: U32
@@ -345,6 +359,7 @@ ServerMessage = (
     | TranscriptFinal
     | TurnCommitted
     | TurnReopened
+    | ReplyAcknowledged
     | ReplyText
     | ReplyDone
     | ReplyInterrupted

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from voicepipe.wire.native import (
     AudioFrame,
     Playback,
+    ReplyAcknowledged,
     ReplyDone,
     ReplyInterrupted,
     ReplyText,
@@ -57,7 +58,7 @@ class _Reply:
     total: int | None = None
     reported: int = 0
     content_from: int | None = None
-    """Where its first text begins to sound; None while no text has said so: at 0."""
+    """Where its content begins to sound; None while nothing has said so: at 0."""
     segments: deque[_Segment] = field(default_factory=deque)
     first_sound: Audible | None = None
     first_content: Audible | None = None
@@ -122,7 +123,9 @@ class Player:
             case ReplyInterrupted(epoch=epoch) | TurnReopened(epoch=epoch):
                 if self._current is not None and self._current.epoch <= epoch:
                     return self._stop(now)
-            case ReplyText(epoch=epoch, offset_samples=int(offset)):
+            case (
+                ReplyAcknowledged(epoch=epoch, samples=offset) | ReplyText(epoch=epoch, offset_samples=int(offset))
+            ):
                 self._mark_content(epoch, offset)
             case ReplyDone(epoch=epoch, samples=samples):
                 if self._current is not None and self._current.epoch == epoch:
@@ -220,7 +223,7 @@ class Player:
                 reply.first_content = window
 
     def _mark_content(self, epoch: int, offset: int) -> None:
-        """The first text of a reply says where its content begins; later texts begin later."""
+        """An acknowledgement, or the first text says where a reply's content begins; later texts begin later."""
         reply = self._replies.get(epoch)
         if reply is None:
             self._content_marks = {epoch: self._content_marks.get(epoch, offset)}

@@ -1,0 +1,36 @@
+"""The conversation so far: lines by identity, the oldest go first."""
+
+from __future__ import annotations
+
+from voicepipe.core.events import Line
+from voicepipe.core.history import History
+
+
+def test_the_oldest_line_goes() -> None:
+    """No more than so many are kept, in order."""
+    history = History(2)
+    for text in "abc":
+        history.add(Line("user", text))
+    assert [line.text for line in history.lines] == ["b", "c"]
+
+
+def test_lines_are_told_apart_by_identity() -> None:
+    """The same words may have been said twice: the line that is meant goes, or is corrected."""
+    history = History(9)
+    first, second = Line("user", "yes"), Line("user", "yes")
+    history.add(first)
+    history.add(second)
+    assert history.replace(second, Line("user", "yet"))
+    assert [line.text for line in history.lines] == ["yes", "yet"]
+    history.remove(first)
+    assert [line.text for line in history.lines] == ["yet"]
+
+
+def test_what_is_not_there_is_neither_removed_nor_corrected() -> None:
+    """It has gone with the oldest, or never was."""
+    history = History(9)
+    history.add(Line("user", "yes"))
+    assert not history.replace(Line("user", "yes"), Line("user", "no"))
+    history.remove(Line("user", "yes"))
+    history.remove(None)
+    assert [line.text for line in history.lines] == ["yes"]

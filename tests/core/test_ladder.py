@@ -1,0 +1,165 @@
+"""The rungs around a reply: what is expected, and who is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from voicepipe.core.acknowledge import AcknowledgeSettings
+from voicepipe.core.budget import Ledger
+from voicepipe.core.events import Acknowledged, Line, ReplyAudio, Submit, Work, WorkClass, WorkKind
+from voicepipe.core.ladder import Ladder, content_in_s, is_late
+from voicepipe.core.patience import OPERATING_POINTS
+from voicepipe.core.playout import PlayoutSettings
+from voicepipe.core.reply import Reply, ReplyId, ReplySettings
+from voicepipe.core.turn_state import Phase, Turn, TurnSettings
+from voicepipe.core.utterance import DecodeSettings, Utterance
+
+RATE = 1000
+SOUND = b"\x01\x00" * 50
+SETTINGS = TurnSettings(
+    reply=ReplySettings(PlayoutSettings(RATE, frame_s=0.1), clause_s=0.1, first_audio_s=0.05),
+    patience=OPERATING_POINTS["fast"],
+    instructions="Be brief.",
+    downlink_s=0.0,
+    acknowledge=AcknowledgeSettings(sounds=(SOUND,)),
+    second_pass=True,
+    may_shrink=True,
+)
+SPEECH_END = 10.0
+"""The deadline is 10.2."""
+
+
+def ladder(**changes: object) -> Ladder:
+    return Ladder("s", replace(SETTINGS, **changes), count(100))  # type: ignore[arg-type]
+
+
+def heard(number: int = 1) -> Turn:
+    """Speech has ended; no reply has been begun."""
+    utterance = Utterance(0, _work, DecodeSettings())
+    utterance.on_voiced(8_000, 16_000, 0.0)
+    ledger = Ledger(number, SETTINGS.budget_s, SETTINGS.downlink_s)
+    turn = Turn(number, utterance, ledger, opened=9.0, progress=9.0)
+    utterance.on_pause(16_000)
+    ledger.on_soft_end(SPEECH_END, SPEECH_END)
+    return turn
+
+
+def _work(kind: WorkKind, klass: WorkClass) -> Work:
+    return Work(1, "s", 1, 1, 0, kind, klass)
+
+
+def committed(at: float = 10.1, *, begun: float = 10.04, number: int = 1) -> Turn:
+    turn = heard(number)
+    turn.reply = Reply(ReplyId("s", number, 1, 0), SETTINGS.reply, turn.ledger, count(1))
+    turn.reply.begin((Line("user", "Hello."),), begun)
+    turn.phase, turn.said = Phase.COMMITTED, Line("user", "Hello.")
+    turn.ledger.on_commit(at)
+    turn.reply.on_release(at)
+    return turn
+
+
+def rungs(turn: Turn) -> tuple[str, ...]:
+    return turn.ledger.record().rungs
+
+
+def test_what_is_expected_of_a_turn_without_a_reply_is_all_of_one() -> None:
+    """Clause and audio, from now on; its deadline tells whether that is late."""
+    turn = heard()
+    assert content_in_s(turn, SETTINGS, 10.0) == pytest.approx(0.15)
+    assert not is_late(turn, SETTINGS, 10.04)
+    assert is_late(turn, SETTINGS, 10.06)
+
+
+def test_before_the_speech_has_ended_nothing_is_late() -> None:
+    """There is no deadline."""
+    turn = Turn(1, Utterance(0, _work, DecodeSettings()), Ledger(1, 0.2, 0.0), opened=9.0, progress=9.0)
+    assert not is_late(turn, SETTINGS, 1e9)
+
+
+def test_the_smaller_model_takes_replies_that_would_be_late() -> None:
+    """Where it is wanted; and not while the user speaks on after a pause, whose deadline has passed."""
+    turn = heard()
+    assert not ladder().wants_small_model(turn, 10.04)
+    assert ladder().wants_small_model(turn, 10.06)
+    assert not ladder(may_shrink=False).wants_small_model(turn, 10.06)
+    turn.utterance.on_resumed()
+    assert not ladder().wants_small_model(turn, 11.0)
+
+
+def test_a_second_pass_is_asked_for_at_the_commit() -> None:
+    """Over all that was said, up to the pause."""
+    (command,) = ladder().hear_again(committed(), 1, 10.1)
+    assert isinstance(command, Submit) and command.task is not None
+    assert (command.work.kind, command.work.klass) == (WorkKind.SECOND_PASS, WorkClass.BACKGROUND)
+
+
+def test_a_late_turn_goes_without_a_second_pass_and_says_so() -> None:
+    """Unless the rung is off."""
+    late = committed(10.19, begun=10.18)
+    assert ladder().hear_again(late, 1, 10.19) == []
+    assert rungs(late) == ("no-second-pass",)
+    other = committed(10.19, begun=10.18)
+    assert len(ladder(may_skip_pass=False).hear_again(other, 1, 10.19)) == 1
+    assert rungs(other) == ()
+
+
+def test_there_is_no_second_pass_of_what_was_not_spoken() -> None:
+    """Nor without a larger recogniser: then there is no rung either."""
+    typed = committed()
+    typed.typed = True
+    assert ladder().hear_again(typed, 1, 10.1) == []
+    late = committed(10.19, begun=10.18)
+    assert ladder(second_pass=False).hear_again(late, 1, 10.19) == [] and rungs(late) == ()
+
+
+def test_an_acknowledgement_is_due_just_before_the_deadline() -> None:
+    """Not before; and the rung is noted when it is given out."""
+    turn, these = committed(begun=10.15), ladder()
+    assert these.acknowledge_at(turn, 1) == pytest.approx(10.19)
+    assert these.acknowledge(turn, 1, 10.18, user_sounds=False) == []
+    told, audio = these.acknowledge(turn, 1, 10.19, user_sounds=False)
+    assert told == Acknowledged(1, 1, 50) and audio == ReplyAudio(1, 0, SOUND)
+    assert rungs(turn) == ("acknowledge",)
+    assert these.acknowledge_at(turn, 1) is None
+
+
+def test_a_user_who_may_have_gone_on_is_not_talked_over() -> None:
+    """It is not made up for later."""
+    turn, these = committed(begun=10.15), ladder()
+    assert these.acknowledge(turn, 1, 10.19, user_sounds=True) == []
+    assert these.acknowledge_at(turn, 1) is None and rungs(turn) == ()
+
+
+def test_content_that_is_about_to_come_is_waited_for() -> None:
+    """Its clause was there at 10.15, and the audio takes 50 ms."""
+    turn = committed()
+    assert turn.reply is not None
+    turn.reply.on_thought("Yes, it is. ", True, 10.15)
+    assert ladder().acknowledge(turn, 1, 10.19, user_sounds=False) == []
+    assert rungs(turn) == ()
+
+
+@pytest.mark.parametrize("why", ["hearing", "no reply", "typed", "reopened", "content", "made"])
+def test_who_is_never_acknowledged(why: str) -> None:
+    """Nobody before the commit, nobody who did not speak, nobody who was cut off, nobody who has been answered."""
+    turn = committed()
+    reply = turn.reply
+    assert reply is not None
+    match why:
+        case "hearing":
+            turn.phase = Phase.HEARING
+        case "no reply":
+            turn.reply = None
+        case "typed":
+            turn.typed = True
+        case "reopened":
+            turn.reopened = True
+        case "content":
+            reply.on_thought("Yes, it is. ", False, 10.12)
+            reply.on_spoken(SOUND, False, 10.13)
+        case "made":
+            reply.on_thought("", True, 10.12)
+    assert ladder().acknowledge_at(turn, 1) is None

@@ -1,0 +1,54 @@
+"""Which late turn is acknowledged by a short sound at its deadline, and with which one.
+
+A listener who says "mm-hm" has understood; one who says it every time is a nuisance. So one turn in `one_in`
+gets it at most, never with the same sound twice in a row, and only where the content will not be there in a
+moment. It is decided once per commit, just before the deadline, when most is known; a commit that comes after the
+deadline is too late for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgeSettings:
+    sounds: tuple[bytes, ...] = ()
+    """PCM16LE mono at the session's output rate, all different; without any, no turn is acknowledged."""
+    one_in: int = 3
+    """At most one turn in so many."""
+    spare_s: float = 0.04
+    """Content expected within this is waited for: two sounds in a row would be worse."""
+    lead_s: float = 0.01
+    """How long before the deadline it is given out: an event loop's timer and the way to the socket are late by
+    some milliseconds, and a sound after the deadline masks nothing."""
+
+
+class Acknowledger:
+    def __init__(self, settings: AcknowledgeSettings) -> None:
+        self._settings = settings
+        self._decided = 0
+        """Newest epoch about which it has been decided."""
+        self._last: int | None = None
+        """The turn that was acknowledged last."""
+        self._given = 0
+
+    def due_at(self, turn: int, epoch: int, deadline: float | None) -> float | None:
+        """When to decide about the turn that `epoch` has committed; None where that is over."""
+        settings = self._settings
+        if not settings.sounds or deadline is None or epoch <= self._decided:
+            return None
+        if self._last is not None and turn - self._last < settings.one_in:
+            return None
+        return deadline - settings.lead_s
+
+    def decide(self, turn: int, epoch: int, deadline: float, content_in_s: float, now: float) -> bytes | None:
+        """The sound for this turn, if it is to have one. `content_in_s`: when its content is expected, from now."""
+        settings = self._settings
+        self._decided = epoch
+        if now > deadline or content_in_s <= settings.spare_s:
+            return None
+        sound = settings.sounds[self._given % len(settings.sounds)]
+        self._last = turn
+        self._given += 1
+        return sound
