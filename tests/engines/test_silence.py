@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voicepipe.engines.base import Samples
-from voicepipe.engines.silence import SilenceGate
+from voicepipe.engines.silence import SILENCE_DBFS, SilenceGate
 
 RATE_HZ = 1_000
 WINDOW = 10
@@ -29,16 +29,23 @@ def passed(signal: Samples, *cuts: int, pause: int = 0) -> Samples:
     return np.concatenate([*pieces, gate.finish(pause)])
 
 
-def test_one_window_of_the_leading_silence_stays_as_lead_in() -> None:
+def test_nothing_of_the_leading_silence_stays() -> None:
     out = passed(np.concatenate((silence(200), sound(50))))
-    assert len(out) == WINDOW + 50
-    assert np.all(out[WINDOW:] == np.float32(0.1))
+    assert len(out) == 50
+    assert np.all(out[2:] == np.float32(0.1))
 
 
-def test_the_lead_in_is_faded_in() -> None:
+def test_the_first_sound_is_faded_in() -> None:
     out = passed(np.concatenate((silence(200), sound(50))))
     assert out[0] == 0.0
-    assert np.all(np.diff(out[:5]) > 0)
+    assert np.all(np.diff(out[:2]) > 0)
+
+
+def test_the_first_window_is_loud_enough_to_be_heard() -> None:
+    """Though a fade weakens it: the felt gap ends with it."""
+    barely = sound(50) * np.float32(10 ** ((SILENCE_DBFS + 2 + 20) / 20))
+    out = passed(np.concatenate((silence(200), barely)))
+    assert 10 * np.log10(np.mean(out[:WINDOW] ** 2)) > SILENCE_DBFS
 
 
 def test_sound_from_the_first_sample_loses_nothing_but_a_fade() -> None:

@@ -16,19 +16,22 @@ SILENCE_DBFS = -50.0
 WINDOW_S = 0.01
 FADE_S = 0.005
 """Length of the fade where a signal is cut, so that the cut is not heard as a click."""
+FADE_IN_S = 0.002
+"""In front, what is cut off is hardly louder than nothing, and the sound that follows must not be weakened."""
 
 
 class SilenceGate:
     """Passes one piece of speech on as it is made, without the silence around it.
 
     Silence inside is held back until more sound shows that it was inside; what has been passed on is
-    never taken back. One lead-in window is kept before the first sound, where there is one, and the
-    first 5 ms are faded in. However the piece is cut into pushes, the same comes out.
+    never taken back. The first window with a sound is the first that is passed on, and its first 2 ms are faded
+    in. However the piece is cut into pushes, the same comes out.
     """
 
     def __init__(self, rate_hz: int) -> None:
         self._window = round(rate_hz * WINDOW_S)
         self._fade = round(rate_hz * FADE_S)
+        self._fade_in = round(rate_hz * FADE_IN_S)
         self._started = False
         self._held: Samples = np.zeros(0, np.float32)
 
@@ -38,8 +41,8 @@ class SilenceGate:
         whole = len(self._held) // self._window
         loud = np.flatnonzero(self._loud(self._held[: whole * self._window]))
         if len(loud) == 0:
-            if not self._started and whole > 1:
-                self._held = self._held[(whole - 1) * self._window :]
+            if not self._started:
+                self._held = self._held[whole * self._window :]
             return self._held[:0]
         return self._release(int(loud[0]), (int(loud[-1]) + 1) * self._window)
 
@@ -64,8 +67,8 @@ class SilenceGate:
         released, self._held = self._held[:end].copy(), self._held[end:]
         if not self._started:
             self._started = True
-            released = released[max(0, first_loud - 1) * self._window :]
-            released[: self._fade] *= np.linspace(0.0, 1.0, self._fade, dtype=np.float32)
+            released = released[first_loud * self._window :]
+            released[: self._fade_in] *= np.linspace(0.0, 1.0, self._fade_in, dtype=np.float32)
         return released
 
     def _loud(self, samples: Samples) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -111,7 +111,7 @@ class Slot:
         """How a reply may begin that is given at this point of the conversation."""
         if not self.runtime.can_cut or conversation != self._conversation:
             return []
-        return self._began[:GUESS_TOKENS]
+        return self._began[:-1][:GUESS_TOKENS]  # where it all comes true, the step brings one more
 
     def remember(self, conversation: tuple[ChatMessage, ...], began: list[int]) -> None:
         self._conversation, self._began = conversation, began
