@@ -52,12 +52,9 @@ class Serving:
 
 def achievable_ms(warm: WarmUp, config: Config, vad_lag_s: float) -> float:
     """Speech end to sound: the work begins with the lull, the silence of the operating point counts from the VAD's
-    first silent frame; they run side by side, and the longer one counts. A question to the turn model, where there
-    is time for one, is answered before the reply is begun."""
-    patience = OPERATING_POINTS[config.operating_point]
-    silence_s = patience.silence_s(1.0)
-    work_s = warm.total_s + (warm.judge_s if is_worth_asking(silence_s, silence_s, patience) else 0.0)
-    return 1000 * max(vad_lag_s + silence_s, LullSettings().hold_s + work_s)
+    first silent frame; they run side by side, and the longer one counts."""
+    silence_s = OPERATING_POINTS[config.operating_point].silence_s(1.0)
+    return 1000 * max(vad_lag_s + silence_s, LullSettings().hold_s + warm.total_s)
 
 
 def expected_shares(warm: WarmUp, vad_lag_s: float, frame_s: float) -> dict[Stage, float]:
