@@ -180,7 +180,7 @@ def test_requests_and_answers_are_no_statements(text: str) -> None:
         "That is K, E,",
         "That is K, E, L.",
         "The code is 41.",
-        "My account ends in 6.",
+        "My account ends in 66.",
     ],
 )
 def test_an_open_end_asks_for_time(text: str) -> None:
@@ -201,6 +201,8 @@ def test_an_open_end_asks_for_time(text: str) -> None:
         "I have 12",
         "The number is in my order.",
         "My code has changed 3 times.",
+        "It is platform number 5.",
+        "I would like to order 12.",
         "Call 0123 456 789",
         "When I get home, turn on the light.",
         "When does the shop open?",
