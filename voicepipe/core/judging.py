@@ -32,12 +32,14 @@ class Judging:
     def on_pause(self) -> None:
         self.score = self._asked_s = None
 
-    def ask(self, silence_s: float, speech_s: float) -> list[TurnCommand]:
-        """The answer would matter: ask, unless that has been done just now, or the device still has a question."""
+    def is_due(self, silence_s: float, speech_s: float) -> bool:
+        """May it be asked now? Not if that has been done just now, nor while the device still has a question."""
         if self._at_device is not None or speech_s < LEAST_SPEECH_S:
-            return []
-        if self._asked_s is not None and silence_s - self._asked_s < EVERY_S:
-            return []
+            return False
+        return self._asked_s is None or silence_s - self._asked_s >= EVERY_S
+
+    def ask(self, silence_s: float) -> list[TurnCommand]:
+        """Once it is due, and its answer would matter."""
         self._asked_s = silence_s
         self._at_device = self._wanted = self._make_work(WorkKind.JUDGE, WorkClass.ASR)
         return [Submit(self._wanted)]

@@ -35,7 +35,6 @@ _STATEMENT = re.compile(
     r"before|last|next|today|yesterday)\b"
 )
 """What begins with its subject, or with a place or a time, is no question and no request."""
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _QUESTION_WORD = re.compile(r"(?i)\b(who|whom|whose|what|what's|where|which|when|why|how)\b")
 _SUBORDINATE = re.compile(
     r"(?i)^(?:(?:and|but|so|well|okay|then)[, ]+)?"
@@ -118,7 +117,7 @@ def text_score(text: str) -> float:
         return 0.95
     if not stripped.endswith((".", "!")):
         return 0.4
-    last = _SENTENCE_END.split(stripped)[-1]
+    last = stripped[max(stripped.rfind(f"{mark} ") for mark in ".!?") + 1 :].lstrip()
     return 0.7 if _STATEMENT.match(last) and len(last.split()) >= STATEMENT_WORDS else 0.85
 
 

@@ -174,11 +174,13 @@ class Utterance:
         """Ask the turn model where its answer can still change how long this pause is waited out."""
         if not self.text or self.state is Speaking.SPEECH or self.commit_asked:
             return []
+        if not self._judging.is_due(self._silence_s, self.speech_samples / RATE_HZ):
+            return []
         by_words_s = needed_silence_s(self.text, None, patience)
         left_s = needed_silence_s(self.text, self._judging.score, patience) - self._silence_s
         if not is_worth_asking(by_words_s, left_s, patience):
             return []
-        return self._judging.ask(self._silence_s, self.speech_samples / RATE_HZ)
+        return self._judging.ask(self._silence_s)
 
     def on_score(self, work: Work, score: float) -> bool:
         """Is it about the present pause?"""
