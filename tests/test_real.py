@@ -118,7 +118,7 @@ async def test_a_turn_model_is_asked_in_a_session(models: Models, model: Callabl
     request there is time for one only where decodes are quick."""
     asked = Questions()
     with_one = replace(models, turn_model=model("smart-turn-v3.2"))
-    async with house(with_one, 1, point="balanced", recorders=[asked]) as served:
+    async with house(with_one, 1, point="balanced", recorders=Recorders((asked,))) as served:
         assert served.warm.judge_s > 0
         (turn,) = await converse(served, await question(served, "I have a problem with my phone."))
     assert turn.reply and {"problem", "phone"} <= words(turn.transcript)
