@@ -77,7 +77,7 @@ def real(
     model: Callable[[str], Path],
 ) -> Engines:
     config = EnginesConfig()
-    models = Models(model(config.asr), model(config.llm), model(config.tts), model("smart-turn-v3.2"))
+    models = Models(model(config.asr), model(config.llm), model(config.tts), turn_model=model("smart-turn-v3.2"))
     return load(config, models, sessions=2, api_key=None)
 
 
