@@ -1,9 +1,10 @@
 """When does a turn end? Endpoint delay against false cutoffs, in media time, without sockets and clocks.
 
 Labelled turns (`dialogues.py`) run through the real VAD, the real endpointer, the recogniser's final decode at
-every soft end, and the turn model, asked at the soft end and after each 96 ms of further silence. Then every policy
-decides on the same evidence: silence alone at fixed thresholds, the text rule, and text with turn model, at the
-operating points. A policy that ended a turn too early hears the rest as if the turn had been reopened.
+every soft end, and the turn model, asked at the soft end and after each 192 ms of further silence. Then every
+policy decides on the same evidence: silence alone at fixed thresholds, and at the operating points the words alone,
+the turn model alone, and both as a session combines them. A policy that ended a turn too early hears the rest as if
+the turn had been reopened.
 
     false cutoff   a labelled pause of 200 ms and more at which the policy committed
     delay          commit - labelled end of speech; what decode and turn model take counts only as `--answer-ms`
@@ -36,7 +37,8 @@ from live import live_series, read_points
 from voicepipe.audio import read_wav, resample
 from voicepipe.core.endpoint import Endpointer
 from voicepipe.core.events import Onset, Resumed, Silence, SoftEnd, Voiced
-from voicepipe.core.patience import OPERATING_POINTS, Patience, needed_silence_s
+from voicepipe.core.judging import EVERY_S
+from voicepipe.core.patience import OPERATING_POINTS, Patience, is_worth_asking, needed_silence_s
 from voicepipe.core.utterance import UNDECIDED
 from voicepipe.engines.base import Asr, Context, TurnModel, Vad, Window
 from voicepipe.engines.silero import SileroVad
@@ -47,8 +49,7 @@ from voicepipe.models.progress import TerminalReporter
 from voicepipe.models.store import ModelStore
 
 FRAME_SAMPLES = 512
-ASK_EVERY_SAMPLES = 3 * FRAME_SAMPLES
-"""96 ms: how much more silence there is before the turn model is asked again."""
+ASK_EVERY_SAMPLES = round(EVERY_S * 16_000)
 THRESHOLDS_S = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.5)
 """Of the silence-only rule."""
 CONTEXT = Context(session="benchmark", turn=1, epoch=1, revision=0)
@@ -175,12 +176,27 @@ def by_text(patience: Patience) -> Policy:
 
 
 def by_sound(patience: Patience, model: TurnModel, answer_s: float) -> Policy:
-    """Text and the newest score whose answer, `answer_s` after its question, is there."""
+    """The newest score whose answer, `answer_s` after its question, is there; no words."""
 
     def needed_s(heard: Heard, pause: Pause, silence: int) -> float:
         known = max(0, silence - FRAME_SAMPLES - round(answer_s * RATE_HZ))
         asked = FRAME_SAMPLES + known // ASK_EVERY_SAMPLES * ASK_EVERY_SAMPLES
-        return _needed_s(pause.text, heard.score(model, pause.start + asked), patience)
+        return patience.silence_s(heard.score(model, pause.start + asked))
+
+    return Policy(f"sound, {patience.name}", needed_s)
+
+
+def by_both(patience: Patience, model: TurnModel, answer_s: float) -> Policy:
+    """As a session does it: the model is asked where its answer can matter, and counts from when it is there."""
+
+    def needed_s(heard: Heard, pause: Pause, silence: int) -> float:
+        by_words_s = _needed_s(pause.text, None, patience)
+        score = None
+        for asked in range(FRAME_SAMPLES, silence - round(answer_s * RATE_HZ) + 1, ASK_EVERY_SAMPLES):
+            left_s = _needed_s(pause.text, score, patience) - asked / RATE_HZ
+            if pause.text and is_worth_asking(by_words_s, left_s, patience):
+                score = heard.score(model, pause.start + asked)
+        return _needed_s(pause.text, score, patience)
 
     return Policy(f"text and sound, {patience.name}", needed_s)
 
@@ -280,7 +296,8 @@ def families(model: TurnModel | None, answer_s: float) -> dict[str, list[Policy]
         "text": [by_text(patience) for patience in points],
     }
     if model is not None:
-        known["text and sound"] = [by_sound(patience, model, answer_s) for patience in points]
+        known["sound"] = [by_sound(patience, model, answer_s) for patience in points]
+        known["text and sound"] = [by_both(patience, model, answer_s) for patience in points]
     return known
 
 

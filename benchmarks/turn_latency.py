@@ -40,7 +40,7 @@ from figures import Commit, LiveTurn, Point, summarise, table
 from labelled import as_clip, even_sample, spoken_turns, toned_turns
 
 from voicepipe.app import Serving, serving
-from voicepipe.config import Config, EnginesConfig, LimitsConfig
+from voicepipe.config import NO_TURN_MODEL, Config, EnginesConfig, LimitsConfig
 from voicepipe.core import events as core
 from voicepipe.engines.table import Models, find_models, load
 from voicepipe.errors import Refused
@@ -252,6 +252,9 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--wavs", type=Path, help="folder of own recordings, with a .txt each for the word errors")
     parser.add_argument("--seed", type=int, default=0, help="of the set, and of the order of its turns")
     parser.add_argument("--engines", choices=("default", "scripted"), default="default")
+    parser.add_argument(
+        "--turn-model", default=NO_TURN_MODEL, help="asked in pauses: smart-turn-v3.2 (default: none)"
+    )
     parser.add_argument("--budget-ms", type=float, default=200.0, help="what a turn may take (default: 200 ms)")
     args = parser.parse_args(argv)
     if args.wavs and args.set == "questions":
@@ -270,7 +273,7 @@ def main() -> None:
         budget_ms=args.budget_ms,
         instructions=INSTRUCTIONS,
         max_reply_tokens=MAX_REPLY_TOKENS,
-        engines=EnginesConfig(kind=args.engines),
+        engines=EnginesConfig(kind=args.engines, turn_model=args.turn_model),
         limits=LimitsConfig(max_sessions=1, grace_s=1.0),
     )
     root = default_root(os.environ)

@@ -22,8 +22,8 @@ from voicepipe.core.events import TurnRecord, WorkKind
 from voicepipe.core.scheduler import Scheduler
 from voicepipe.core.turn import Turns
 from voicepipe.device import Device
-from voicepipe.engines.base import Context, Engines, Prompt, Transcript, Window
-from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTts, ScriptedVad
+from voicepipe.engines.base import Context, Engines, Prompt, Samples, Transcript, Window
+from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTts, ScriptedTurnModel, ScriptedVad
 from voicepipe.reception import serve_session
 from voicepipe.recording import Tape
 from voicepipe.services import Services
@@ -122,6 +122,19 @@ class FaultyTts(ScriptedTts):
 
     def synthesize(self, text: str, ctx: Context, *, first: bool) -> Any:
         return _Wrapped(super().synthesize(text, ctx, first=first), "step", self.faults)
+
+
+class FaultyTurnModel(ScriptedTurnModel):
+    """Keeps how much it was shown at each question. Seconds."""
+
+    def __init__(self, config: ScriptedConfig, faults: Iterable[Fault] = ()) -> None:
+        super().__init__(config)
+        self.faults = Faults(faults)
+        self.shown_s: list[float] = []
+
+    def completeness(self, audio: Samples, ctx: Context) -> Any:
+        self.shown_s.append(len(audio) / RATE_HZ)
+        return self.faults.around(lambda: super(FaultyTurnModel, self).completeness(audio, ctx))
 
 
 class ListeningLlm(ScriptedLlm):
@@ -226,6 +239,7 @@ def engines(
     llm: Any = None,
     tts: Any = None,
     asr_second: Any = None,
+    turn_model: Any = None,
 ) -> Engines:
     """Scripted engines, some of them replaced."""
     config = config or ScriptedConfig()
@@ -235,6 +249,7 @@ def engines(
         llm or ScriptedLlm(config, slots),
         tts or ScriptedTts(config),
         asr_second,
+        turn_model,
     )
 
 

@@ -279,6 +279,9 @@ def test_a_wrong_argument_is_named(
         (["--asr-second", "./nowhere"], "engines.asr_second (--asr-second): there is no model at ./nowhere"),
         (["--voice", "a/b/c.onnx"], "engines.tts (--voice): there is no model at a/b/c.onnx"),
         (["--voice", "small.en"], "engines.tts (--voice): no model is called 'small.en'"),
+        (["--turn-model", "smart-turn"], "engines.turn_model (--turn-model): no model is called 'smart-turn'"),
+        (["--turn-model", "whisper-tiny.en"], "is a model for asr, not for turn"),
+        (["--turn-model", "./nowhere.onnx"], "engines.turn_model (--turn-model): there is no model at"),
         (["--host", ""], "host"),
     ],
 )
@@ -311,6 +314,9 @@ def test_what_cannot_start_is_told_before_anything_is_fetched(
         ["--llm", "FILE", "--voice", "FILE", "--asr", "FOLDER"],
         ["--llm", "org/name:model.gguf", "--asr", "small.en", "--voice", "org/voice:a/b.onnx"],
         ["--llm", "https://host.example/v1", "--asr", "org/whisper"],
+        ["--turn-model", "smart-turn-v3.2"],
+        ["--turn-model", "none"],
+        ["--turn-model", "FILE"],
         ["--engines", "scripted", "--llm", "/nosuch.gguf"],
     ],
 )

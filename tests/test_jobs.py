@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests import virtual
-from tests.driving import ListeningLlm, engines
+from tests.driving import FaultyTurnModel, ListeningLlm, engines
 from voicepipe.config import ScriptedConfig
 from voicepipe.core.events import Line, Rehear, Speak, Submit, Think, Work, WorkClass, WorkKind
 from voicepipe.core.utterance import Span
@@ -20,6 +20,8 @@ from voicepipe.ingest import AudioRing
 from voicepipe.jobs import MAX_OPENINGS, Jobs, Spoken
 
 CONFIG = ScriptedConfig(reply="Yes. No.")
+S = 16_000
+"""Samples of a second."""
 THINK = Think((Line("system", "Be brief."), Line("user", "Hello.")), 7)
 
 
@@ -144,6 +146,42 @@ def test_the_context_tells_how_much_time_is_left() -> None:
 
     virtual.run(main())
     assert asr.decoded[0][2].remaining_ms == pytest.approx(190)
+
+
+@pytest.mark.parametrize(
+    ("held_s", "start", "shown"),
+    [
+        (5, S, (S, 5 * S)),  # the turn from its start on
+        (20, S, (12 * S, 20 * S)),  # the last eight seconds of it
+        (20, 15 * S, (15 * S, 20 * S)),  # and nothing of the turn before
+    ],
+)
+def test_a_turn_model_is_shown_the_end_of_the_turn(held_s: int, start: int, shown: tuple[int, int]) -> None:
+    """Up to the newest sample."""
+    heard: list[tuple[np.ndarray[Any, Any], Context]] = []
+
+    class Model:
+        placement = "loop"
+        name = "recording"
+
+        async def completeness(self, audio: np.ndarray[Any, Any], ctx: Context) -> float:
+            heard.append((audio, ctx))
+            return 0.25
+
+    sound = ring(held_s * S)
+    jobs = Jobs("s", engines(turn_model=Model()), sound, None)
+    assert run(jobs, WorkKind.JUDGE, span=Span(3, start, 0)) == 0.25
+    ((audio, ctx),) = heard
+    assert np.array_equal(audio, sound.read(*shown))
+    assert ctx == Context("s", 3, 4, 5, None)
+
+
+def test_a_turn_model_that_lost_the_turns_beginning_is_shown_the_rest() -> None:
+    """The ring holds less than eight seconds."""
+    model = FaultyTurnModel(CONFIG)
+    jobs = Jobs("s", engines(turn_model=model), ring(5 * S, seconds=2.0), None)
+    run(jobs, WorkKind.JUDGE, span=Span(3, 0, 0))
+    assert model.shown_s == [2.0]
 
 
 def test_thinking_begins_with_a_task_and_goes_on_without() -> None:

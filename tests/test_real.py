@@ -13,7 +13,9 @@ import pytest
 
 from voicepipe.app import Serving, serving
 from voicepipe.audio import Samples, read_wav, resample
-from voicepipe.config import Config, LimitsConfig
+from voicepipe.config import Config, LimitsConfig, OperatingPoint
+from voicepipe.core.events import Timing, Work, WorkKind
+from voicepipe.core.events import TurnRecord as LedgerRecord
 from voicepipe.engines.table import Models, load
 from voicepipe.recorders import Recorders, open_recorders
 from voicepipe.replay import as_lines, replay
@@ -31,8 +33,11 @@ def models(whisper_dir: Path, smollm2_path: Path, piper_voice_path: Path) -> Mod
 
 
 @asynccontextmanager
-async def house(models: Models, sessions: int, recorders: Recorders | None = None) -> AsyncIterator[Serving]:
-    config = Config(port=0, limits=LimitsConfig(max_sessions=sessions, grace_s=1.0))
+async def house(
+    models: Models, sessions: int, recorders: Recorders | None = None, *, point: OperatingPoint = "fast"
+) -> AsyncIterator[Serving]:
+    limits = LimitsConfig(max_sessions=sessions, grace_s=1.0)
+    config = Config(port=0, operating_point=point, limits=limits)
     loader = lambda: load(config.engines, models, sessions=sessions, api_key=None)  # noqa: E731
     async with serving(config, loader, recorders=recorders) as served:
         yield served
@@ -92,6 +97,32 @@ async def test_a_recorded_session_is_decided_the_same_again(models: Models, tmp_
     assert report.agreed and report.whole, as_lines(report)
     assert report.sessions == 1 and report.inputs > 100
     assert turn.transcript in path.read_text(encoding="utf-8")
+
+
+class Questions:
+    """A recorder of what the turn model took. Seconds."""
+
+    def __init__(self) -> None:
+        self.service_s: list[float] = []
+
+    def on_chunk(self, work: Work, timing: Timing, lane: str) -> None:
+        if work.kind is WorkKind.JUDGE:
+            self.service_s.append(timing.service_s)
+
+    def on_record(self, session: str, record: LedgerRecord) -> None:
+        """Nothing of a turn is looked at."""
+
+
+async def test_a_turn_model_is_asked_in_a_session(models: Models, model: Callable[[str], Path]) -> None:
+    """At `balanced`, behind a statement: the turn is answered, and the question took a bounded time. Behind a
+    request there is time for one only where decodes are quick."""
+    asked = Questions()
+    with_one = replace(models, turn_model=model("smart-turn-v3.2"))
+    async with house(with_one, 1, point="balanced", recorders=Recorders((asked,))) as served:
+        assert served.warm.judge_s > 0
+        (turn,) = await converse(served, await question(served, "I have a problem with my phone."))
+    assert turn.reply and {"problem", "phone"} <= words(turn.transcript)
+    assert asked.service_s and max(asked.service_s) < 1.0
 
 
 async def test_two_speakers_at_once_are_kept_apart(models: Models, speech_dir: Path) -> None:

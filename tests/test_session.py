@@ -22,6 +22,7 @@ from tests.driving import (
     FaultyAsr,
     FaultyLlm,
     FaultyTts,
+    FaultyTurnModel,
     FaultyVad,
     Hang,
     ListeningLlm,
@@ -480,6 +481,109 @@ def test_a_breath_keeps_the_reply_that_was_made_in_it() -> None:
 
     (ended,) = call(script, engines(SHORT, asr=asr)).of(wire.TurnEnded)
     assert (ended.speculation.attempts, ended.speculation.hit, ended.speculation.wasted_ms) == (1, True, 0)
+
+
+# --- the turn model ----------------------------------------------------------------------------------------------
+
+
+def judged(
+    *faults: Fault, completeness: tuple[float, ...], pauses: Sequence[float] = ()
+) -> tuple[Caller, Any, float]:
+    """One utterance at `balanced`, with pauses inside; the caller, the model, and how long after the end of speech
+    the turn was committed."""
+    config = ScriptedConfig(completeness=completeness, transcripts=("Tell me all about cats.",))
+    model = FaultyTurnModel(config, faults)
+    ends: list[float] = []
+
+    async def script(caller: Caller) -> None:
+        await caller.start(operating_point="balanced")
+        await caller.pause(0.5)
+        await caller.speak(1.0)
+        for seconds in pauses:
+            await caller.pause(seconds)
+            await caller.speak(0.5)
+        ends.append(caller.now)
+        await caller.pause_until(wire.TurnEnded)
+        await caller.end()
+
+    caller = call(script, engines(config, turn_model=model))
+    return caller, model, caller.at(wire.TurnCommitted) - ends[0]
+
+
+def test_a_turn_model_that_hears_an_end_changes_nothing() -> None:
+    """The words decide when; it was asked once, and its answer was there before they did."""
+    caller, model, delay_s = judged(completeness=(0.9,))
+    assert caller.verdicts == ["missed"], "a quarter of a second of silence does not fit into the budget"
+    assert delay_s == pytest.approx(0.27, abs=0.05)
+    assert len(model.shown_s) == 1
+    assert model.shown_s[0] == pytest.approx(1.5, abs=0.15), (
+        "the pre-roll, the speech, and the first of the silence"
+    )
+
+
+def test_a_turn_model_that_hears_no_end_is_waited_for() -> None:
+    """As long as after an open end, and asked again on the way."""
+    _, model, delay_s = judged(completeness=(0.0,))
+    assert delay_s == pytest.approx(1.41, abs=0.05)
+    assert 6 <= len(model.shown_s) <= 7
+    steps = np.diff(model.shown_s)
+    assert steps.min() > 0.16 and steps.max() < 0.26
+
+
+def test_a_pause_in_which_no_end_is_heard_is_no_false_start() -> None:
+    """Half a second after a whole sentence: with the words alone the turn is committed in it and taken back."""
+    alone, _, _ = judged(completeness=(0.9,), pauses=[0.5])
+    waited, _, _ = judged(completeness=(0.0,), pauses=[0.5])
+    assert (len(alone.of(wire.TurnReopened)), len(waited.of(wire.TurnReopened))) == (1, 0)
+
+
+def test_a_question_that_outlives_its_pause_holds_up_nothing_but_the_lane() -> None:
+    """Its answer, that no end was heard, comes in the next pause and is about nothing any more; should that one be
+    asked about, it fails, and the words decide as they would alone."""
+    caller, model, delay_s = judged(Hang(0.7), *[EngineUnavailable("gone")] * 9, completeness=(0.0,), pauses=[0.1])
+    assert model.faults.chunks >= 1
+    assert len(caller.of(wire.TurnCommitted)) == 1
+    assert delay_s < 0.6, "with its score it would be 1.4 s"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("bug"), EngineUnavailable("gone")], ids=["bug", "engine"])
+def test_a_turn_model_that_fails_costs_its_score_and_no_more(error: Exception) -> None:
+    """It would have said that more was to come. The failure is counted, and nobody else hears of it."""
+    caller, _, delay_s = judged(*[error] * 20, completeness=(0.0,))
+    assert caller.verdicts == ["missed"] and not caller.errors
+    assert delay_s == pytest.approx(0.27, abs=0.05)
+    failed = caller.house.observer.engines_failed
+    assert failed and set(failed) == {"endpoint"}
+
+
+def test_where_there_is_no_time_for_an_answer_the_turn_model_is_not_asked() -> None:
+    """Three frames of silence at `fast`."""
+    config = ScriptedConfig(reply="Yes.", completeness=(0.0,))
+    model = FaultyTurnModel(config)
+
+    async def script(caller: Caller) -> None:
+        await caller.start()
+        await caller.speak(1.0)
+        await caller.pause_until(wire.TurnEnded)
+        await caller.end()
+
+    assert call(script, engines(config, turn_model=model)).verdicts == ["met"]
+    assert model.shown_s == []
+
+
+def test_a_turn_model_is_shown_eight_seconds_at_most() -> None:
+    """Of a turn that is longer."""
+    config = ScriptedConfig(reply="Yes.", transcripts=("no end in sight",))
+    model = FaultyTurnModel(config)
+
+    async def script(caller: Caller) -> None:
+        await caller.start()
+        await caller.speak(9.0)
+        await caller.pause_until(wire.TurnEnded)
+        await caller.end()
+
+    call(script, engines(config, turn_model=model))
+    assert model.shown_s and set(model.shown_s) == {8.0}
 
 
 def test_a_client_that_reports_its_playback_is_believed() -> None:

@@ -92,6 +92,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
         {"work": WORK, "stable": "Grüße,", "tentative": "“☃”", "timing": TIMING, "now": 1.5},
         {"work": WORK, "stable": "", "tentative": "", "timing": LANE_TIMING, "now": 1.5},
     ),
+    "Turns.on_score": ({"work": WORK, "score": 0.012345678901234567, "now": 1.5},),
     "Turns.on_thought": (
         {"work": WORK, "text": " one\n", "finished": False, "timing": LANE_TIMING, "now": 1.5},
         {"work": WORK, "text": "", "finished": True, "timing": TIMING, "now": 1.5},

@@ -11,7 +11,7 @@ import pytest
 from tests import virtual
 from voicepipe.config import ScriptedConfig
 from voicepipe.engines.base import Engines
-from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTts, ScriptedVad
+from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTts, ScriptedTurnModel, ScriptedVad
 from voicepipe.errors import EngineBusy
 from voicepipe.warmup import speak, warm_up
 
@@ -49,6 +49,21 @@ def test_a_second_recogniser_is_warmed_and_not_measured() -> None:
 
     final_s, whole_s = virtual.run(story())
     assert final_s == pytest.approx(0.070) and whole_s > 0.9
+
+
+@pytest.mark.parametrize(("asked", "judge_s"), [(True, 0.04), (False, 0.0)])
+def test_the_turn_model_is_warmed_where_there_is_one(asked: bool, judge_s: float) -> None:
+    """What a question takes is no part of every turn."""
+    config = ScriptedConfig(turn_model_ms=40)
+    model = ScriptedTurnModel(config) if asked else None
+
+    async def story() -> Any:
+        these = replace(engines(config), turn_model=model)
+        return await warm_up(these, asyncio.get_running_loop().time, asyncio.to_thread)
+
+    warm = virtual.run(story())
+    assert warm.judge_s == pytest.approx(judge_s)
+    assert warm.total_s == pytest.approx(warm.final_s + warm.clause_s + warm.audio_s)
 
 
 def test_the_slot_comes_back() -> None:

@@ -21,7 +21,7 @@ from voicepipe.app import Serving, serving
 from voicepipe.config import Config, EnginesConfig, parse_config
 from voicepipe.conversation import Call, check_out, converse, load_clips, spoken_question
 from voicepipe.engines.base import Engines
-from voicepipe.engines.table import find_models, is_url, load
+from voicepipe.engines.table import find_models, has_turn_model, is_url, load
 from voicepipe.errors import ConfigError, EngineError, RecordingError, Refused, VoicepipeError
 from voicepipe.models.named import check_named
 from voicepipe.models.place import default_root
@@ -211,6 +211,12 @@ def _add_engines(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--voice", metavar="SPEC", help="Piper voice: .onnx file or hub id")
     parser.add_argument(
+        "--turn-model",
+        metavar="SPEC",
+        help="asked in pauses whether the speaker sounds finished: smart-turn-v3.2, or a smart-turn v3 .onnx file "
+        "(default none: the words tell)",
+    )
+    parser.add_argument(
         "--ledger",
         type=_path,
         metavar="F.jsonl",
@@ -271,6 +277,7 @@ def _config(args: argparse.Namespace) -> Config:
             "asr": args.asr,
             "asr_second": args.asr_second,
             "tts": args.voice,
+            "turn_model": args.turn_model,
         },
         "limits": {"max_sessions": getattr(args, "max_sessions", None)},
     }
@@ -318,6 +325,8 @@ def _check_models(engines: EnginesConfig) -> None:
     if not is_url(engines.llm):
         check_named(engines.llm, "llm", "engines.llm", "--llm")
     check_named(engines.tts, "tts", "engines.tts", "--voice")
+    if has_turn_model(engines):
+        check_named(engines.turn_model, "turn", "engines.turn_model", "--turn-model")
 
 
 def _loader(config: Config, store: ModelStore) -> Callable[[], Engines]:
@@ -395,6 +404,8 @@ def _authority(host: str, port: int) -> str:
 def _ready_text(config: Config, served: Serving) -> str:
     warm = served.warm
     spans = {"decode": warm.final_s, "think": warm.clause_s, "speak": warm.audio_s}
+    if served.engines.turn_model is not None:
+        spans["judge"] = warm.judge_s
     parts = ", ".join(f"{name} {1000 * span_s:.0f} ms" for name, span_s in spans.items())
     text = (
         f"ready: ws://{_authority(config.host, served.server.port)}/v1/voice; an unhurried turn takes "

@@ -26,6 +26,7 @@ Count = Annotated[int, Meta(ge=1, le=10_000)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Millis = Annotated[float, Meta(ge=0, le=600_000)]
 Threads = Annotated[int, Meta(ge=1, le=256)]
+Score = Annotated[float, Meta(ge=0, le=1)]
 Host = Annotated[str, Meta(min_length=1)]
 """Not empty: sockets take an empty one for every address there is."""
 LanguageCode = Annotated[str, Meta(pattern=r"\A[a-z]{2,3}\Z")]
@@ -35,6 +36,9 @@ Short = Annotated[str, Meta(min_length=1, max_length=40)]
 """Said in about two seconds at most."""
 
 DEFAULT_INSTRUCTIONS = "You are a helpful voice assistant. Answer in one or two short, plain sentences."
+
+
+NO_TURN_MODEL = "none"
 
 
 class ScriptedConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -55,6 +59,10 @@ class ScriptedConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     tts_ms: Millis = 20.0
     """Service time of each piece of audio, `tts_piece_ms` long."""
     tts_piece_ms: Millis = 300.0
+    completeness: Annotated[tuple[Score, ...], Meta(min_length=1)] = (0.9,)
+    """The turn model's score in the n-th turn of a session is the n-th of these, round and round."""
+    turn_model_ms: Millis = 50.0
+    """Service time of one question to it."""
     occupy: Literal["sleep", "spin"] = "sleep"
     """"spin" burns the CPU as a model would; "sleep" only takes the time."""
 
@@ -77,6 +85,9 @@ class EnginesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     llm_timeout_s: Seconds = 10.0
     tts: str = "piper-en_US-joe-medium"
     """A known voice, or a Piper .onnx file with its .onnx.json beside it."""
+    turn_model: str = NO_TURN_MODEL
+    """Asked in pauses whether the speaker sounds finished: "smart-turn-v3.2", or a smart-turn v3 .onnx file or hub
+    id. "none" goes by the words alone."""
     language: LanguageCode | None = None
     """Of the speech, as a code such as "de" or "yue"; None detects it where the model has several."""
     threads: Threads = 2

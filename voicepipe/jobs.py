@@ -9,9 +9,10 @@ from typing import cast
 
 from voicepipe.audio import Resampler, to_pcm16
 from voicepipe.core.events import Rehear, Speak, Submit, Think, Work, WorkKind
-from voicepipe.core.utterance import Span
+from voicepipe.core.utterance import RATE_HZ, Span
 from voicepipe.device import Call
 from voicepipe.engines.base import (
+    TURN_MODEL_S,
     ChatMessage,
     Context,
     Engines,
@@ -125,6 +126,9 @@ class Jobs:
                 if isinstance(task, Rehear):
                     self._rehearing.begin(task, work.id)
                 return self._rehearing.call(ctx)
+            case WorkKind.JUDGE:
+                assert span is not None
+                return self._judge(span, ctx)
             case WorkKind.WARM | WorkKind.THINK:
                 if isinstance(task, Think):
                     self._begin_generation(task, ctx)
@@ -170,6 +174,15 @@ class Jobs:
             lambda: self._asr.decode(window, final=final, ctx=ctx),
             _blocks(self._engines.asr.placement),
         )
+
+    def _judge(self, span: Span, ctx: Context) -> tuple[Call, bool]:
+        """The end of the turn's sound, the silence included that it is asked in."""
+        model = self._engines.turn_model
+        assert model is not None, "nobody asks without one"
+        newest = self._ring.newest
+        start = max(span.start, newest - round(TURN_MODEL_S * RATE_HZ), self._ring.oldest)
+        audio = self._ring.read(start, newest)
+        return lambda: model.completeness(audio, ctx), _blocks(model.placement)
 
     def _begin_generation(self, task: Think, ctx: Context) -> None:
         self.abandon_reply()

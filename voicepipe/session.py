@@ -311,9 +311,13 @@ class Session:
                 case Done(work, timing, LlmStep() as step):
                     finished = step.finish is not None
                     self._pump(self._turns.on_thought(work, step.text, finished, timing, now))
+                case Done(work, _, float() as score):
+                    self._pump(self._turns.on_score(work, score, now))
                 case Done(work, timing, Spoken(pcm, last)):
                     self._pump(self._turns.on_spoken(work, pcm, last, timing, now))
                 case Failed(work, error):
+                    if work.kind is core.WorkKind.JUDGE:  # no turn will fail of it, and tell
+                        self._services.observer.engine_failed(work.kind.stage.value)
                     log.error("%s failed: %s: %s", work.kind, error.code, error.message)
                     self._pump(self._turns.on_engine_failed(work, error.code, now))
                 case Dropped(work):
@@ -381,6 +385,7 @@ def _turn_settings(
         may_skip_pass=core.Rung.NO_SECOND_PASS in ladder,
         may_shrink=core.Rung.SMALL_MODEL in ladder and engines.llm.has_small,
         manual=start.turn_taking == "manual",
+        turn_model=services.engines.turn_model is not None,
         auto_reply=start.auto_reply and start.mode == "voice",
         warm=keeps_prefix,
         max_attempts=MAX_ATTEMPTS if keeps_prefix else MAX_ATTEMPTS_ELSEWHERE,

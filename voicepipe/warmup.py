@@ -27,6 +27,7 @@ from voicepipe.engines.base import (
     Placement,
     Prompt,
     Tts,
+    TurnModel,
     Window,
 )
 
@@ -52,6 +53,8 @@ class WarmUp:
     """To the reply's first clause."""
     audio_s: float
     """To that clause's first piece of audio."""
+    judge_s: float = 0.0
+    """One question to the turn model; 0 without one. Not in every turn, and not in the total."""
 
     @property
     def total_s(self) -> float:
@@ -124,7 +127,20 @@ async def _turn(
     generation.cancel()
     thought = clock()
     await _chunk(on_thread, tts, engines.tts.synthesize(clauses[0], _CONTEXT, first=True).step)
-    return WarmUp(decoded - begun, thought - decoded, clock() - thought)
+    spoken = clock()
+    judge_s = await _question(engines.turn_model, question, clock, on_thread)
+    return WarmUp(decoded - begun, thought - decoded, spoken - thought, judge_s)
+
+
+async def _question(
+    model: TurnModel | None, audio: Samples, clock: Callable[[], float], on_thread: OnThread
+) -> float:
+    """What the turn model takes for one. Seconds."""
+    if model is None:
+        return 0.0
+    asked = clock()
+    await _chunk(on_thread, model.placement, lambda: model.completeness(audio, _CONTEXT))
+    return clock() - asked
 
 
 async def _chunk(on_thread: OnThread, placement: Placement, call: Callable[[], MaybeAwaitable[T]]) -> T:

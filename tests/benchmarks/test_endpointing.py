@@ -19,6 +19,7 @@ from endpointing import (  # noqa: E402
     Heard,
     Pause,
     Policy,
+    by_both,
     by_sound,
     by_text,
     commit,
@@ -29,12 +30,13 @@ from endpointing import (  # noqa: E402
     silence_only_as_fast,
 )
 
-from voicepipe.core.patience import OPERATING_POINTS  # noqa: E402
+from voicepipe.core.patience import OPERATING_POINTS, Patience  # noqa: E402
 from voicepipe.engines.base import Context, Placement, Samples, Transcript, Window  # noqa: E402
 from voicepipe.engines.scripted import ScriptedVad  # noqa: E402
 
 RATE_HZ = 16_000
 FAST = OPERATING_POINTS["fast"]
+BALANCED = OPERATING_POINTS["balanced"]
 
 
 def pause(start: int, frames: int, text: str = "So what is it?", *, last: bool = False) -> Pause:
@@ -104,20 +106,35 @@ def test_an_empty_text_is_waited_for_as_an_undecided_one() -> None:
     assert commit(by_text(FAST), heard([empty]), empty, 0.0) == FAST.silence_s(0.5) * RATE_HZ
 
 
-def test_the_turn_model_is_asked_at_the_soft_end_and_every_96_ms() -> None:
+def test_the_turn_model_is_asked_at_the_soft_end_and_every_192_ms() -> None:
     model, long = Scores(0.1, 0.1, 0.9), pause(16_000, 20)
     turn = heard([long])
     silence = commit(by_sound(FAST, model, 0.0), turn, long, 0.0)
-    assert silence == 7 * FRAME_SAMPLES, "the third question comes 192 ms after the first, and is answered at once"
+    assert silence == 13 * FRAME_SAMPLES, "the third question comes 384 ms after the first, and is answered at once"
     spoken = 16_000 - turn.speech_start
-    assert model.asked == [spoken + FRAME_SAMPLES * frames for frames in (1, 4, 7)]
+    assert model.asked == [spoken + FRAME_SAMPLES * frames for frames in (1, 7, 13)]
     commit(by_sound(FAST, model, 0.0), turn, long, 0.0)
     assert len(model.asked) == 3, "policies share its answers"
 
 
 def test_a_score_counts_once_it_is_there() -> None:
     model, long = Scores(0.1, 0.9), pause(16_000, 20)
-    assert commit(by_sound(FAST, model, 0.064), heard([long]), long, 0.064) == 6 * FRAME_SAMPLES
+    assert commit(by_sound(FAST, model, 0.064), heard([long]), long, 0.064) == 9 * FRAME_SAMPLES
+
+
+def test_words_and_sound_wait_while_no_end_is_heard() -> None:
+    """Two answers without an end, then one with it; each is there 64 ms after its question."""
+    model, long = Scores(0.01, 0.0, 0.9), pause(16_000, 44, text="Tell me more.")
+    assert commit(by_both(BALANCED, model, 0.064), heard([long]), long, 0.064) == 15 * FRAME_SAMPLES
+    assert len(model.asked) == 3
+
+
+@pytest.mark.parametrize(("point", "text"), [(FAST, "Tell me more."), (BALANCED, "Tell me and"), (BALANCED, "")])
+def test_the_model_is_not_asked_where_a_session_would_not_ask(point: Patience, text: str) -> None:
+    model, long = Scores(0.0), pause(16_000, 44, text=text)
+    silence = commit(by_both(point, model, 0.0), heard([long]), long, 0.0)
+    assert silence == commit(by_text(point), heard([long]), long, 0.0)
+    assert not model.asked
 
 
 # --- one turn ----------------------------------------------------------------------------------------------

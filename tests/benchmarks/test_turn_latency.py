@@ -78,7 +78,7 @@ async def test_a_turn_is_played_to_a_server_and_booked_on_both_sides() -> None:
     async with serving(
         config, lambda: load(engines, None, sessions=1, api_key=None), recorders=Recorders((books,))
     ) as served:
-        points = [await play(served, books, config, name, [clip]) for name in ("fast", "balanced")]
+        points = [await play(served, books, config, name, [clip]) for name in ("fast", "safe")]
     gaps = []
     for point in points:
         (turn,) = point.turns

@@ -22,6 +22,7 @@ def test_every_kind_of_work_belongs_to_one_stage() -> None:
         WorkKind.PARTIAL: Stage.ASR,
         WorkKind.FINAL: Stage.ASR,
         WorkKind.SECOND_PASS: Stage.ASR,
+        WorkKind.JUDGE: Stage.ENDPOINT,
         WorkKind.WARM: Stage.LLM,
         WorkKind.THINK: Stage.LLM,
         WorkKind.SPEAK: Stage.TTS,

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from voicepipe.core.patience import (
     HARD_CAP_S,
     OPERATING_POINTS,
+    UNFINISHED,
     Patience,
     Speaker,
     is_open,
+    is_worth_asking,
     needed_silence_s,
     text_score,
 )
@@ -23,7 +25,7 @@ SAFE = OPERATING_POINTS["safe"]
 
 @pytest.mark.parametrize(
     ("score", "silence_s"),
-    [(1.0, 0.096), (0.8, 0.096), (0.79, 0.64), (0.4, 0.64), (0.39, 1.4), (0.0, 1.4)],
+    [(1.0, 0.096), (0.8, 0.096), (0.79, 0.096), (0.6, 0.096), (0.59, 0.64), (0.4, 0.64), (0.39, 1.4), (0.0, 1.4)],
 )
 def test_the_fast_point_waits_three_frames_for_what_looks_finished(score: float, silence_s: float) -> None:
     """The steps of S(p), each from its lower bound on."""
@@ -32,7 +34,18 @@ def test_the_fast_point_waits_three_frames_for_what_looks_finished(score: float,
 
 @pytest.mark.parametrize(
     ("score", "silence_s"),
-    [(1.0, 0.256), (0.8, 0.256), (0.79, 0.64), (0.4, 0.64), (0.39, 1.4), (0.0, 1.4)],
+    [
+        (1.0, 0.128),
+        (0.9, 0.128),
+        (0.89, 0.256),
+        (0.8, 0.256),
+        (0.79, 0.416),
+        (0.6, 0.416),
+        (0.59, 0.64),
+        (0.4, 0.64),
+        (0.39, 1.4),
+        (0.0, 1.4),
+    ],
 )
 def test_the_balanced_point_waits_longer_for_what_looks_finished(score: float, silence_s: float) -> None:
     """Its own table."""
@@ -96,9 +109,12 @@ def test_a_step_above_the_hard_cap_is_cut_to_it() -> None:
 @pytest.mark.parametrize(
     ("text", "score"),
     [
-        ("What time is it?", 0.85),
+        ("What time is it?", 0.95),
         ("Tell me a joke. ", 0.85),
         ("Stop!", 0.85),
+        ("Stop! What is that?", 0.95),
+        ("Yes, please.", 0.85),
+        ("My flight was cancelled. What now?", 0.95),
         ("tell me a joke", 0.4),
         ("", 0.4),
         ("Well, I was thinking...", 0.15),
@@ -112,6 +128,32 @@ def test_a_step_above_the_hard_cap_is_cut_to_it() -> None:
 def test_punctuation_tells_how_finished_a_text_looks(text: str, score: float) -> None:
     """Recognisers punctuate what sounds finished; dots and commas say that more is to come."""
     assert text_score(text) == score
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I have a problem with my phone.",
+        "My flight was cancelled.",
+        "Well, there is a noise in the engine.",
+        "Yes. The screen stays black.",
+        "On Sunday I go home.",
+        "and it's cold!",
+    ],
+)
+def test_a_statement_may_be_made_for_what_follows(text: str) -> None:
+    """The last sentence counts: people say what the matter is, and then what they want."""
+    assert text_score(text) == 0.7
+    assert needed_silence_s(text, None, BALANCED) == 0.416
+    assert needed_silence_s(text, None, FAST) == 0.096
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Tell me more.", "Hello there.", "One.", "On Sunday.", "Play some music."],
+)
+def test_requests_and_answers_are_no_statements(text: str) -> None:
+    assert text_score(text) == 0.85
 
 
 @pytest.mark.parametrize(
@@ -135,6 +177,10 @@ def test_punctuation_tells_how_finished_a_text_looks(text: str, score: float) ->
         "My number is 555-0123.",
         "My name is J O H N",
         "It is spelled m-a-i",
+        "That is K, E,",
+        "That is K, E, L.",
+        "The code is 41.",
+        "My account ends in 66.",
     ],
 )
 def test_an_open_end_asks_for_time(text: str) -> None:
@@ -153,6 +199,10 @@ def test_an_open_end_asks_for_time(text: str) -> None:
         "I know what it is",
         "I know where they are.",
         "I have 12",
+        "The number is in my order.",
+        "My code has changed 3 times.",
+        "It is platform number 5.",
+        "I would like to order 12.",
         "Call 0123 456 789",
         "When I get home, turn on the light.",
         "When does the shop open?",
@@ -167,17 +217,47 @@ def test_what_is_whole_asks_for_none(text: str) -> None:
     ("text", "completeness", "silence_s"),
     [
         ("Turn on the light.", None, 0.096),
+        ("Turn on the light.", 1.0, 0.096),
+        ("Turn on the light.", UNFINISHED, 0.096),
+        ("Turn on the light.", 0.049, 1.4),
+        ("Turn on the light.", 0.0, 1.4),
         ("turn on the light", None, 0.640),
-        ("turn on the light", 0.9, 0.096),
-        ("Turn on the light.", 0.1, 1.4),
+        ("turn on the light", 0.9, 0.640),
+        ("turn on the light", 0.0, 1.4),
         ("I would like tea and.", 0.99, 1.4),
         ("My number is 555.", 0.99, 1.4),
         ("", None, 0.640),
     ],
 )
-def test_the_text_can_only_lengthen_the_wait(text: str, completeness: float | None, silence_s: float) -> None:
-    """A turn model's score replaces the guess from the text, but not what the words ask for."""
+def test_a_turn_model_can_only_lengthen_the_wait(text: str, completeness: float | None, silence_s: float) -> None:
+    """Where it is certain that the speaker has not finished; else the words go alone."""
     assert needed_silence_s(text, completeness, FAST) == silence_s
+
+
+@pytest.mark.parametrize(
+    ("point", "by_words_s", "left_s", "worth"),
+    [
+        (FAST, 0.096, 0.064, False),  # it comes too late
+        (FAST, 0.640, 0.608, True),
+        (FAST, 1.4, 1.368, False),  # it changes nothing
+        (BALANCED, 0.256, 0.224, True),
+        (BALANCED, 0.256, 0.09, False),
+        (SAFE, 1.376, 1.344, False),
+    ],
+)
+def test_a_question_must_have_time_and_matter(
+    point: Patience, by_words_s: float, left_s: float, worth: bool
+) -> None:
+    """A tenth of a second for the answer, and as much for it to add."""
+    assert is_worth_asking(by_words_s, left_s, point) is worth
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(st.text(max_size=60), st.floats(0, 1), st.sampled_from(sorted(OPERATING_POINTS)))
+def test_no_score_makes_a_turn_end_sooner(text: str, score: float, point: str) -> None:
+    """Whatever was heard."""
+    patience = OPERATING_POINTS[point]
+    assert needed_silence_s(text, score, patience) >= needed_silence_s(text, None, patience)
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)

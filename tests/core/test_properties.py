@@ -113,14 +113,27 @@ class Conversation(RuleBasedStateMachine):
         interruptible=st.sampled_from([True, True, True, False]),
         masks=st.booleans(),
         enforce=st.sampled_from([False, False, True]),
+        turn_model=st.booleans(),
+        point=st.sampled_from(["fast", "fast", "balanced"]),
     )
-    def begin(self, manual: bool, auto_reply: bool, interruptible: bool, masks: bool, enforce: bool) -> None:
+    def begin(
+        self,
+        manual: bool,
+        auto_reply: bool,
+        interruptible: bool,
+        masks: bool,
+        enforce: bool,
+        turn_model: bool,
+        point: str,
+    ) -> None:
         self.settings = replace(
             SETTINGS,
             reply=replace(SETTINGS.reply, clause_s=0.1, first_audio_s=0.05),
+            patience=OPERATING_POINTS[point],
             manual=manual,
             auto_reply=auto_reply,
             interruptible=interruptible,
+            turn_model=turn_model,
             enforce=enforce,
             acknowledge=MASKS if masks else AcknowledgeSettings(),
             second_pass=masks,
@@ -196,6 +209,16 @@ class Conversation(RuleBasedStateMachine):
         self.answered(work)
         self.take(self.turns.on_reheard(work, text, finished))
 
+    @precondition(lambda self: self.of(WorkKind.JUDGE))
+    @rule(data=st.data(), score=st.sampled_from([0.0, 0.01, 0.5, 1.0]))
+    def judges(self, data: st.DataObject, score: float) -> None:
+        """Answers of older pauses and turns among them."""
+        self.judges_this(data.draw(st.sampled_from(self.of(WorkKind.JUDGE))), score)
+
+    def judges_this(self, work: Work, score: float) -> None:
+        self.answered(work)
+        self.take(self.turns.on_score(work, score, self.now))
+
     @precondition(lambda self: self.of(WorkKind.WARM, WorkKind.THINK))
     @rule(text=st.sampled_from(THOUGHTS), last=st.booleans())
     def thinks(self, text: str, last: bool) -> None:
@@ -225,6 +248,8 @@ class Conversation(RuleBasedStateMachine):
                 self.hears_again(text, finished=step % 2 == 0)
             elif work.kind in (WorkKind.WARM, WorkKind.THINK):
                 self.thinks(text=THOUGHTS[1 + step % 4], last=step % 4 == 3)
+            elif work.kind is WorkKind.JUDGE:
+                self.judges_this(work, step % 2 / 2)
             else:
                 self.hears_this(work, text)
 
@@ -376,6 +401,12 @@ class Conversation(RuleBasedStateMachine):
         assert work.id not in self.ids, "a work is submitted once"
         assert work.session == "s"
         assert not is_stale(work, *self.retired), "what is already retired is not asked for"
+        if work.kind is WorkKind.JUDGE:
+            assert self.settings.turn_model and not self.settings.manual
+            assert self.turns.snapshot().phase is Phase.HEARING
+            assert not [other for other in self.of(WorkKind.JUDGE) if other.turn == work.turn], (
+                "one question is out"
+            )
         twins = [other for other in self.of(work.kind) if self.current(other)]
         if work.kind in (WorkKind.THINK, WorkKind.SPEAK, WorkKind.WARM, WorkKind.SECOND_PASS):
             assert not twins, "one step of a kind is outstanding"

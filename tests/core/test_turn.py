@@ -1351,3 +1351,114 @@ def test_the_device_is_wanted_from_the_first_word_until_the_answer_has_been_made
     assert talk.turns.snapshot().phase is Phase.COMMITTED and not talk.turns.wants_device
     talk.wait(9.0)
     assert talk.turns.snapshot().phase is Phase.ENDED and not talk.turns.wants_device
+
+
+# --- the turn model ----------------------------------------------------------------------------------------------
+
+
+def asked(**changes: object) -> Talk:
+    """At `balanced`, in the first frame of a pause behind a whole request."""
+    talk = Talk(turn_model=True, **{"patience": OPERATING_POINTS["balanced"], **changes})
+    talk.until_final("Tell me more.")
+    talk.silence(0.032, 1.03)
+    return talk
+
+
+def scored(talk: Talk, score: float, now: float, work: Work | None = None) -> list[str]:
+    return kinds(talk.do(talk.turns.on_score(work or talk.asked[WorkKind.JUDGE], score, now)))
+
+
+def test_a_turn_model_is_asked_once_the_words_of_a_pause_are_known() -> None:
+    """In the class of recognition, for the turn that the commit will open, beside the reply."""
+    talk = asked()
+    work = talk.asked[WorkKind.JUDGE]
+    assert (work.klass, work.epoch, work.kind.stage) == (WorkClass.ASR, 1, Stage.ENDPOINT)
+    assert WorkKind.THINK in talk.asked
+    assert talk.silence(0.064, 1.07) == [], "one question at a time"
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"turn_model": False}, "Tell me more."),
+        ({"manual": True}, "Tell me more."),
+        ({"patience": OPERATING_POINTS["fast"]}, "Tell me more."),
+        ({"patience": OPERATING_POINTS["safe"]}, "Tell me more."),
+        ({}, "Tell me more and"),
+        ({}, ""),
+    ],
+)
+def test_it_is_asked_only_where_its_answer_can_matter(changes: dict[str, object], text: str) -> None:
+    """There is one, silence ends turns, and it waits neither too little nor as long as can be."""
+    settings = {"turn_model": True, "patience": OPERATING_POINTS["balanced"], **changes}
+    talk = Talk(**settings)
+    talk.until_final(text)
+    talk.silence(0.032, 1.03)
+    assert WorkKind.JUDGE not in talk.asked
+
+
+def test_undecided_words_leave_time_for_a_question_at_the_fast_point_too() -> None:
+    talk = asked(patience=OPERATING_POINTS["fast"])
+    talk.resume(1.1)
+    talk.voiced(0.5, 1.6, at=1.6)
+    talk.soft_end(1.6)
+    talk.hear("tell me more", 1.65)
+    assert WorkKind.JUDGE in talk.asked
+
+
+def test_a_sound_without_an_end_makes_the_turn_wait() -> None:
+    """Until the silence that an open end gets, or until it sounds finished after all."""
+    talk = asked()
+    assert scored(talk, 0.01, 1.1) == []
+    assert "JUDGE" in kinds(talk.silence(0.256, 1.26)), "not committed: asked again"
+    assert "Committed" in scored(talk, 0.6, 1.3)
+
+
+def test_without_another_word_from_it_the_wait_ends_all_the_same() -> None:
+    talk = asked()
+    scored(talk, 0.01, 1.1)
+    talk.silence(1.376, 2.38)
+    assert talk.phase is Phase.HEARING
+    assert "Committed" in kinds(talk.silence(1.408, 2.41))
+
+
+def test_an_answer_that_comes_after_the_commit_is_nobodys() -> None:
+    """Its question was withdrawn; it ran already."""
+    talk = asked()
+    question = talk.asked[WorkKind.JUDGE]
+    assert Withdraw(question) in talk.silence(0.256, 1.26)
+    assert scored(talk, 0.0, 1.3, question) == []
+    assert talk.phase is Phase.COMMITTED
+
+
+def test_speech_takes_its_question_back() -> None:
+    """The answer to it says nothing about the next pause."""
+    talk = asked()
+    question = talk.asked[WorkKind.JUDGE]
+    assert talk.resume(1.1) == [Withdraw(question)]
+    talk.voiced(0.5, 1.6, at=1.6)
+    talk.soft_end(1.6)
+    assert scored(talk, 0.0, 1.62, question) == []
+    talk.hear("Tell me more. Now.", 1.65)
+    assert talk.asked[WorkKind.JUDGE] != question
+    assert "Committed" in kinds(talk.silence(0.256, 1.86))
+
+
+def test_a_turn_that_fails_takes_its_question_along() -> None:
+    talk = asked()
+    question = talk.asked[WorkKind.JUDGE]
+    assert Withdraw(question) in talk.do(talk.turns.on_deaf("engine_failed", 1.1))
+    assert scored(talk, 0.0, 1.2, question) == []
+
+
+@pytest.mark.parametrize("how", ["fails", "discarded"])
+def test_a_question_that_comes_to_nothing_leaves_the_words_alone(how: str) -> None:
+    """No turn fails of it, and the next question is asked."""
+    talk = asked()
+    question = talk.asked[WorkKind.JUDGE]
+    if how == "fails":
+        assert talk.do(talk.turns.on_engine_failed(question, "engine_failed", 1.1)) == []
+    else:
+        talk.turns.on_discarded(question)
+    assert kinds(talk.silence(0.224, 1.23)) == []
+    assert "Committed" in kinds(talk.silence(0.256, 1.26))

@@ -306,9 +306,11 @@ def test_a_score_once_told_holds_for_the_pause() -> None:
     """Later silences without a score do not take it back."""
     one = utterance()
     one.on_pause()
-    one.on_transcript(final(1), "turn on the light", "")
-    one.on_silence(0.064, 0.9)
+    one.on_transcript(final(1), "Turn on the light.", "")
+    one.on_silence(0.064, 0.01)
     one.on_silence(0.096, None)
+    assert not one.is_over(FAST)
+    one.on_silence(FAST.open_s, None)
     assert one.is_over(FAST)
 
 

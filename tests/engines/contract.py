@@ -19,6 +19,7 @@ from voicepipe.engines.base import (
     Samples,
     Tts,
     TtsStep,
+    TurnModel,
     Vad,
     Window,
 )
@@ -53,6 +54,15 @@ async def check_vad(vad: Vad) -> None:
     assert max(silent) < 0.35
     bad = np.full(size, np.nan, np.float32)
     assert np.isfinite(await settled(stream.probability(bad), vad.placement))
+
+
+async def check_turn_model(model: TurnModel, speech: Samples) -> float:
+    """A score in [0, 1], of however much or little sound. The one of `speech`."""
+    assert model.name and model.placement in ("thread", "loop")
+    for audio in (speech[:160], speech, np.tile(speech, 10), np.full(1600, np.nan, np.float32)):
+        assert 0.0 <= await settled(model.completeness(audio, context()), model.placement) <= 1.0
+    score: float = await settled(model.completeness(speech, context()), model.placement)
+    return score
 
 
 async def check_asr(asr: Asr, speech: Samples) -> str:

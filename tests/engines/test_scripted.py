@@ -21,6 +21,7 @@ from voicepipe.engines.scripted import (
     ScriptedAsr,
     ScriptedLlm,
     ScriptedTts,
+    ScriptedTurnModel,
     ScriptedVad,
 )
 from voicepipe.errors import EngineBusy
@@ -223,3 +224,18 @@ def test_spinning_burns_the_stated_time() -> None:
     transcript = stream.decode(heard(1, 1), final=True, ctx=CTX)
     assert time.perf_counter() - began >= 0.002
     assert transcript.final  # type: ignore[union-attr]
+
+
+def test_the_turn_model_gives_a_score_per_turn_round_and_round() -> None:
+    """Whatever the sound, after the stated time."""
+    model = ScriptedTurnModel(ScriptedConfig(completeness=(0.1, 0.9), turn_model_ms=50))
+    audio = np.zeros(RATE_HZ, np.float32)
+    answers = [settled(model.completeness(audio, Context("s", turn, 1, 0))) for turn in (1, 2, 3, 3)]
+    assert answers == [(0.1, 0.05), (0.9, 0.05), (0.1, 0.05), (0.1, 0.05)]
+
+
+def test_a_spinning_turn_model_answers_at_once() -> None:
+    """It blocks, like a model in a thread."""
+    model = ScriptedTurnModel(ScriptedConfig(occupy="spin", turn_model_ms=0.1))
+    assert model.placement == "thread"
+    assert model.completeness(np.zeros(1, np.float32), CTX) == 0.9

@@ -11,7 +11,7 @@ from voicepipe.config import EnginesConfig
 from voicepipe.engines.table import Models, find_models, is_url, load, plan
 from voicepipe.errors import MissingExtra, ModelMissing
 
-KINDS = {"hear", "partial", "final", "second-pass", "warm", "think", "speak"}
+KINDS = {"hear", "partial", "final", "judge", "second-pass", "warm", "think", "speak"}
 
 
 def test_scripted_engines_need_no_model() -> None:
@@ -56,6 +56,25 @@ def test_a_second_recogniser_is_there_where_one_is_named() -> None:
     assert load(config, None, sessions=1, api_key=None).asr_second is not None
     where = plan(config, 1)
     assert where.placement["second-pass"] == where.placement["final"]
+
+
+def test_a_turn_model_is_there_where_it_is_asked_for() -> None:
+    """By its own kind; without one nothing is resolved for it."""
+    asked: list[tuple[str, str]] = []
+
+    def resolve(spec: str, kind: str) -> Path:
+        asked.append((spec, kind))
+        return Path(kind)
+
+    found = find_models(EnginesConfig(turn_model="x"), resolve)
+    assert found is not None and found.turn_model == Path("turn")
+    assert ("x", "turn") in asked
+    found = find_models(EnginesConfig(), resolve)
+    assert found is not None and found.turn_model is None
+    scripted = [EnginesConfig(kind="scripted", turn_model=name) for name in ("none", "smart-turn-v3.2")]
+    models = [load(config, None, sessions=1, api_key=None).turn_model for config in scripted]
+    assert models[0] is None
+    assert models[1] is not None and models[1].name == "scripted"
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ class WorkKind(StrEnum):
     PARTIAL = "partial"  # Asr while the user speaks
     FINAL = "final"  # Asr at a pause
     SECOND_PASS = "second-pass"  # the larger Asr, over what a committed turn has said
+    JUDGE = "judge"  # TurnModel in a pause
     WARM = "warm"  # one Llm step that only reads what the next reply will begin with
     THINK = "think"  # one Llm step
     SPEAK = "speak"  # one Tts step
@@ -66,6 +67,7 @@ _STAGES = {
     WorkKind.PARTIAL: Stage.ASR,
     WorkKind.FINAL: Stage.ASR,
     WorkKind.SECOND_PASS: Stage.ASR,
+    WorkKind.JUDGE: Stage.ENDPOINT,
     WorkKind.WARM: Stage.LLM,
     WorkKind.THINK: Stage.LLM,
     WorkKind.SPEAK: Stage.TTS,

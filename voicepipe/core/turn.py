@@ -109,7 +109,7 @@ class Turns:
                 if turn is None:
                     return []
                 turn.utterance.on_silence(samples / RATE_HZ, completeness)
-                return self._maybe_commit(turn, now)
+                return self._maybe_commit(turn, now) or self._judge(turn)
 
     def on_commit_asked(self, now: float) -> list[TurnCommand]:
         """The client says that the user has finished."""
@@ -143,6 +143,13 @@ class Turns:
                 return self._told(turn, partial) + self._on_ahead(turn, text, stable, now)
         return []
 
+    def on_score(self, work: Work, score: float, now: float) -> list[TurnCommand]:
+        """The turn model's answer, in [0, 1]. It lets a turn wait longer, or takes that back."""
+        turn = self._turn
+        if turn is None or work.turn != turn.number or not turn.utterance.on_score(work, score):
+            return []
+        return self._maybe_commit(turn, now)
+
     def on_thought(self, work: Work, text: str, finished: bool, timing: Timing, now: float) -> list[TurnCommand]:
         if work.kind is WorkKind.WARM:
             return self._reading.on_step(work, finished)
@@ -167,6 +174,9 @@ class Turns:
             return self._ladder.second_passes.on_lost(work)
         turn = self._turn
         if turn is None or work.turn != turn.number or turn.phase is Phase.ENDED:
+            return []
+        if work.kind is WorkKind.JUDGE:
+            turn.utterance.on_lost(work)  # the words go on alone
             return []
         if work.kind.stage is Stage.ASR:
             final_lost = turn.utterance.on_lost(work)
@@ -315,7 +325,7 @@ class Turns:
             return self._open_spoken(start, now)
         if turn.phase is Phase.HEARING and not turn.utterance.commit_asked:
             # A reply that was made ahead stays valid as long as the text does not change.
-            turn.utterance.on_resumed()
+            return turn.utterance.on_resumed()
         elif self._settings.interruptible:
             self._candidate = start
         return []
@@ -349,7 +359,8 @@ class Turns:
 
     def _on_final(self, turn: Turn, text: str, now: float) -> list[TurnCommand]:
         turn.ledger.on_asr_final(now)
-        return self._answer_ahead(turn, text, self._settings.max_attempts, now) + self._maybe_commit(turn, now)
+        commands = self._answer_ahead(turn, text, self._settings.max_attempts, now)
+        return commands + (self._maybe_commit(turn, now) or self._judge(turn))
 
     def _on_ahead(self, turn: Turn, text: str, certain: str, now: float) -> list[TurnCommand]:
         """All that has been said so far, `certain` of it not to change. It may be all there is: what sounds
@@ -387,6 +398,12 @@ class Turns:
             return self._drop_reply(turn) + self._end(turn, now, empty=True)
         return self._commit(turn, now)
 
+    def _judge(self, turn: Turn) -> list[TurnCommand]:
+        """In a pause that is waited out: does the speaker sound finished?"""
+        if not self._settings.turn_model or self._settings.manual:
+            return []
+        return turn.utterance.judge(self._speaker.patience)
+
     # deciding
 
     def _commit(self, turn: Turn, now: float, *, reply: bool = False) -> list[TurnCommand]:
@@ -395,7 +412,7 @@ class Turns:
         turn.ledger.on_commit(now)
         text = turn.utterance.text
         commands: list[TurnCommand] = [] if text is None else [FinalTranscript(turn.number, text)]
-        commands.append(Committed(turn.number, self._epoch))
+        commands += [Committed(turn.number, self._epoch), *turn.utterance.on_decided()]
         if turn.reply is not None:
             commands.append(Promote(self._epoch))
         elif self._settings.auto_reply or reply:
@@ -421,8 +438,7 @@ class Turns:
         turn.reopened = True
         self._speaker.on_false_start()
         turn.phase, turn.grace_until = Phase.HEARING, None
-        turn.utterance.on_resumed()
-        return commands
+        return commands + turn.utterance.on_resumed()
 
     def _interrupt(self, turn: Turn, now: float) -> list[TurnCommand]:
         """The reply stops here; history keeps what was heard of it."""
@@ -498,11 +514,10 @@ class Turns:
         turn.phase, turn.reply = Phase.ENDED, None
         if not (turn.reopened or turn.typed):
             self._speaker.on_clean_turn()
-        ended = TurnEnded(turn.ledger.record(empty=empty, expects_reply=expects_reply, now=now))
+        commands = turn.utterance.on_decided()
+        commands.append(TurnEnded(turn.ledger.record(empty=empty, expects_reply=expects_reply, now=now)))
         start, self._candidate = self._candidate, None
-        if start is None:
-            return [ended]
-        return [ended, *self._open_spoken(start, now)]
+        return commands if start is None else commands + self._open_spoken(start, now)
 
     # the reply
 

@@ -39,6 +39,8 @@ class TurnSettings:
     """There is a smaller model: it answers where the reply is begun too late to be in time."""
     manual: bool = False
     """Turns end by `on_commit_asked` alone."""
+    turn_model: bool = False
+    """There is one, to be asked in pauses."""
     auto_reply: bool = True
     warm: bool = True
     """The model keeps prefixes: reading ahead pays."""

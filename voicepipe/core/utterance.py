@@ -8,18 +8,16 @@ on takes the pause back; what a decode then brings is shown, no more.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from voicepipe.core.events import Lull, Submit, TurnCommand, Withdraw, Work, WorkClass, WorkKind
-from voicepipe.core.patience import Patience, needed_silence_s
+from voicepipe.core.judging import Judging, MakeWork
+from voicepipe.core.patience import Patience, is_worth_asking, needed_silence_s
 
 RATE_HZ = 16_000
 
 UNDECIDED = 0.5
-
-MakeWork = Callable[[WorkKind, WorkClass], Work]
 
 
 def normalised(text: str) -> str:
@@ -109,7 +107,7 @@ class Utterance:
         self._voiced_before = 0
         self._voiced = 0
         self._silence_s = 0.0
-        self._completeness: float | None = None
+        self._judging = Judging(make_work)
 
     # events
 
@@ -147,7 +145,8 @@ class Utterance:
         """The pause's first silent frame begins at `at`; None where it is none and a commit is asked for. `text` is
         known at once where a decode ahead has heard all there was."""
         self.state = Speaking.PAUSE
-        self.text, self._silence_s, self._completeness = None, 0.0, None
+        self.text, self._silence_s = None, 0.0
+        self._judging.on_pause()
         ahead, self._ahead = self._ahead, None
         self._final = next((work for work, upto in self._fulls.items() if self._heard_all(upto, at)), None)
         if self._final is not None:
@@ -159,16 +158,37 @@ class Utterance:
         self._final = next(reversed(self._fulls))
         return commands
 
-    def on_resumed(self) -> None:
+    def on_resumed(self) -> list[TurnCommand]:
         self.state = Speaking.SPEECH
         self._final = self._quiet_from = None
         self._voiced_before += self._voiced
         self._voiced = 0
+        return self._judging.stop()
 
     def on_silence(self, silence_s: float, completeness: float | None) -> None:
         self._silence_s = silence_s
         if completeness is not None:
-            self._completeness = completeness
+            self._judging.score = completeness
+
+    def judge(self, patience: Patience) -> list[TurnCommand]:
+        """Ask the turn model where its answer can still change how long this pause is waited out."""
+        if not self.text or self.state is Speaking.SPEECH or self.commit_asked:
+            return []
+        if not self._judging.is_due(self._silence_s, self.speech_samples / RATE_HZ):
+            return []
+        by_words_s = needed_silence_s(self.text, None, patience)
+        left_s = needed_silence_s(self.text, self._judging.score, patience) - self._silence_s
+        if not is_worth_asking(by_words_s, left_s, patience):
+            return []
+        return self._judging.ask(self._silence_s)
+
+    def on_score(self, work: Work, score: float) -> bool:
+        """Is it about the present pause?"""
+        return self._judging.on_score(work, score)
+
+    def on_decided(self) -> list[TurnCommand]:
+        """The turn is committed, or has ended: nothing is to be judged any more."""
+        return self._judging.stop()
 
     def on_transcript(self, work: Work, stable: str, tentative: str) -> Partial | Ahead | Final | None:
         """What there is to tell; None for a repetition and for what is out of date."""
@@ -194,6 +214,7 @@ class Utterance:
         if work == self._partial:
             self._partial = None  # the next one, or the final, will do
         self._fulls.pop(work, None)
+        self._judging.on_lost(work)
         if work != self._final:
             return False
         self._final = None
@@ -252,4 +273,4 @@ class Utterance:
             return False
         if not self.text:  # nothing to be complete or not: as long as for an undecided score
             return self._silence_s >= patience.silence_s(UNDECIDED)
-        return self._silence_s >= needed_silence_s(self.text, self._completeness, patience)
+        return self._silence_s >= needed_silence_s(self.text, self._judging.score, patience)

@@ -71,6 +71,9 @@ class Vad(Protocol):
 
 # --- TurnModel -------------------------------------------------------------------------------------------
 
+TURN_MODEL_S = 8.0
+"""What a turn model is shown at most."""
+
 
 class TurnModel(Protocol):
     """Scores from the sound whether the speaker has finished."""
@@ -259,3 +262,5 @@ class Engines:
     tts: Tts
     asr_second: Asr | None = None
     """A larger recogniser for second passes."""
+    turn_model: TurnModel | None = None
+    """None: how long a silence ends a turn is told by the words alone."""

@@ -113,6 +113,21 @@ class ScriptedAsrStream:
         """Nothing is held."""
 
 
+class ScriptedTurnModel:
+    """Gives the n-th scripted score in the n-th turn of a session, whatever the sound."""
+
+    name = "scripted"
+
+    def __init__(self, config: ScriptedConfig) -> None:
+        self._config = config
+        self._occupier = _Occupier(config.occupy)
+        self.placement = self._occupier.placement
+
+    def completeness(self, audio: Samples, ctx: Context) -> MaybeAwaitable[float]:
+        scores = self._config.completeness
+        return self._occupier.after(self._config.turn_model_ms, scores[(ctx.turn - 1) % len(scores)])
+
+
 class ScriptedLlm:
     """Says the scripted reply, a word at a time."""
 

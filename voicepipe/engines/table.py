@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from voicepipe.config import EnginesConfig
-from voicepipe.engines.base import Asr, Engines, Llm, Tts, Vad
+from voicepipe.config import NO_TURN_MODEL, EnginesConfig
+from voicepipe.engines.base import Asr, Engines, Llm, Tts, TurnModel, Vad
 from voicepipe.errors import MissingExtra
 
-Kind = Literal["asr", "llm", "tts"]
+Kind = Literal["asr", "llm", "tts", "turn"]
 Resolve = Callable[[str, Kind], Path | str]
 """A model's name, path or hub id to what the engine loads; fetches what is missing."""
 
@@ -36,10 +36,15 @@ class Models:
     llm: Path | str
     tts: Path | str
     asr_second: Path | str | None = None
+    turn_model: Path | str | None = None
 
 
 def is_url(spec: str) -> bool:
     return spec.startswith(("http://", "https://"))
+
+
+def has_turn_model(config: EnginesConfig) -> bool:
+    return config.turn_model != NO_TURN_MODEL
 
 
 def find_models(config: EnginesConfig, resolve: Resolve) -> Models | None:
@@ -48,7 +53,8 @@ def find_models(config: EnginesConfig, resolve: Resolve) -> Models | None:
         return None
     llm: Path | str = config.llm if is_url(config.llm) else resolve(config.llm, "llm")
     second = resolve(config.asr_second, "asr") if config.asr_second else None
-    return Models(resolve(config.asr, "asr"), llm, resolve(config.tts, "tts"), second)
+    turn_model = resolve(config.turn_model, "turn") if has_turn_model(config) else None
+    return Models(resolve(config.asr, "asr"), llm, resolve(config.tts, "tts"), second, turn_model)
 
 
 def plan(config: EnginesConfig, sessions: int) -> Plan:
@@ -60,6 +66,7 @@ def plan(config: EnginesConfig, sessions: int) -> Plan:
         "partial": _DEVICE,
         "final": _DEVICE,
         "second-pass": _DEVICE,
+        "judge": _DEVICE,
         "speak": _DEVICE,
         "warm": think,
         "think": think,
@@ -78,6 +85,7 @@ def load(config: EnginesConfig, models: Models | None, *, sessions: int, api_key
             _llm(config, models.llm, sessions, api_key),
             _tts(config, models.tts),
             None if models.asr_second is None else _asr(config, models.asr_second),
+            None if models.turn_model is None else _turn_model(models.turn_model),
         )
     except ModuleNotFoundError as exc:
         raise MissingExtra(
@@ -96,6 +104,7 @@ def _scripted(config: EnginesConfig, sessions: int) -> Engines:
         scripted.ScriptedLlm(script, sessions),
         scripted.ScriptedTts(script),
         scripted.ScriptedAsr(script) if config.asr_second else None,
+        scripted.ScriptedTurnModel(script) if has_turn_model(config) else None,
     )
 
 
@@ -132,3 +141,9 @@ def _tts(config: EnginesConfig, voice: Path | str) -> Tts:
     from voicepipe.engines.piper import PiperTts
 
     return PiperTts(Path(voice), threads=config.threads)
+
+
+def _turn_model(model: Path | str) -> TurnModel:
+    from voicepipe.engines.smart_turn import SmartTurn
+
+    return SmartTurn(Path(model))
