@@ -160,7 +160,8 @@ def act(scene: Scene, armed: tuple[Place, Inject] | None = None, plan: Plan | No
 async def speak(caller: Caller, scene: Scene, device: Tampered) -> None:
     if scene.slow_socket:
         slow_down_audio(caller)
-    await caller.start(turn_taking=scene.turn_taking)
+    # At `fast` the level may end a turn whose ears are slow.
+    await caller.start(turn_taking=scene.turn_taking, operating_point="balanced")
     await caller.pause(0.5)
     await caller.speak(SPEECH_S)
     device.listening = True

@@ -12,7 +12,7 @@ import pytest
 
 from tests import virtual
 from tests.driving import FaultyVad, Hang
-from voicepipe.core.events import EndpointEvent, Lull, Onset, Silence, SoftEnd, Swell, Voiced, WorkKind
+from voicepipe.core.events import EndpointEvent, Lull, Onset, Quiet, Silence, SoftEnd, Swell, Voiced, WorkKind
 from voicepipe.device import Device
 from voicepipe.ears import MAX_BACKLOG_FRAMES, MAX_FRAMES, Ears
 from voicepipe.engines.scripted import ScriptedVad
@@ -81,7 +81,7 @@ def test_speech_and_silence_become_events() -> None:
         await one.hear(bytes(2 * FRAME * 10) + tone(FRAME * 20 / RATE) + bytes(2 * FRAME * 10))
 
     one = listened(story)
-    kinds = [type(event) for event, _, _ in one.events if not isinstance(event, Lull | Swell)]
+    kinds = [type(event) for event, _, _ in one.events if not isinstance(event, Lull | Swell | Quiet)]
     assert kinds == [Onset] + [Voiced] * 19 + [SoftEnd] + [Silence] * 10
     assert one.of(SoftEnd)[0][0] == SoftEnd(30 * FRAME)
     assert one.of(Silence)[-1][0] == Silence(10 * FRAME)
@@ -99,6 +99,18 @@ def test_the_level_shows_the_end_of_sound_before_the_vad_does() -> None:
     assert lull == Lull(30 * FRAME, 30 * FRAME + 320)
     assert when == pytest.approx(30 * FRAME / RATE, abs=1e-3)
     assert now < one.of(SoftEnd)[0][2]
+
+
+def test_how_long_it_has_been_quiet_is_told_in_speech_and_after_it() -> None:
+    """With each message of sound, and not before anybody has spoken."""
+
+    async def story(one: Listener) -> None:
+        await one.hear(bytes(2 * FRAME * 10) + tone(FRAME * 20 / RATE) + bytes(2 * FRAME * 10))
+
+    one = listened(story)
+    told = [event.samples for event, _, _ in one.of(Quiet)]
+    assert told == sorted(told) and told[0] >= 160 and told[-1] <= 10 * FRAME
+    assert one.of(Quiet)[0][2] > one.of(Onset)[0][2]
 
 
 def test_events_carry_when_their_sample_was_spoken() -> None:
@@ -136,7 +148,7 @@ def test_messages_of_any_length_are_heard_alike(sizes: list[int]) -> None:
 
     def told(sizes: Iterable[int]) -> tuple[list[EndpointEvent], list[EndpointEvent]]:
         """By the Vad and by the levels: the former need the device, and come later."""
-        events = [event for event, _, _ in listened(cut(sizes)).events]
+        events = [event for event, _, _ in listened(cut(sizes)).events if not isinstance(event, Quiet)]
         levels = [event for event in events if isinstance(event, Lull | Swell)]
         return [event for event in events if event not in levels], levels
 

@@ -191,11 +191,11 @@ def test_s14_speech_that_goes_on_while_the_reply_is_thought_out_is_merged() -> N
 
 
 def test_s17_two_thresholds_are_each_obeyed() -> None:
-    """Within the grace 96 ms take the commit back; after it 256 ms interrupt; 200 ms lie between."""
+    """Within the grace 96 ms take the commit back; after it 256 ms interrupt; 160 ms lie between."""
     for after_s, kind in ((0.1, wire.TurnReopened), (1.2, None)):
 
         async def script(caller: Caller, after_s: float = after_s) -> None:
-            await barge_in(caller, after_s, 0.2)
+            await barge_in(caller, after_s, 0.16)
             await caller.pause_until_verdict(1)
             await caller.end()
 
@@ -208,7 +208,7 @@ def test_s19_short_speech_over_a_reply_cuts_nothing() -> None:
     """Under the confirmation: the reply is heard to its end."""
 
     async def script(caller: Caller) -> None:
-        await barge_in(caller, 1.2, 0.2)
+        await barge_in(caller, 1.2, 0.16)
         await caller.pause_until_verdict(1)
         await caller.end()
 

@@ -21,6 +21,7 @@ from voicepipe.core.events import (
     Line,
     Lull,
     Onset,
+    Quiet,
     ReplyAudio,
     Resumed,
     Silence,
@@ -82,6 +83,7 @@ EVENTS: tuple[EndpointEvent, ...] = (
     Silence(1024, 0.75),
     Lull(100, 420),
     Swell(900),
+    Quiet(320),
 )
 
 EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {

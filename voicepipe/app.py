@@ -51,10 +51,13 @@ class Serving:
 
 
 def achievable_ms(warm: WarmUp, config: Config, vad_lag_s: float) -> float:
-    """Speech end to sound: the work begins with the lull, the silence of the operating point counts from the VAD's
-    first silent frame; they run side by side, and the longer one counts."""
-    silence_s = OPERATING_POINTS[config.operating_point].silence_s(1.0)
-    return 1000 * max(vad_lag_s + silence_s, LullSettings().hold_s + warm.total_s)
+    """Speech end to sound: the work begins with the lull, and the silence of the operating point counts from there
+    or from the VAD's first silent frame; they run side by side, and the longer one counts."""
+    patience = OPERATING_POINTS[config.operating_point]
+    silence_s = vad_lag_s + patience.silence_s(1.0)
+    if patience.quiet_s is not None:
+        silence_s = min(silence_s, patience.quiet_s)
+    return 1000 * max(silence_s, LullSettings().hold_s + warm.total_s)
 
 
 def expected_shares(warm: WarmUp, vad_lag_s: float, frame_s: float) -> dict[Stage, float]:

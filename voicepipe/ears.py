@@ -21,6 +21,7 @@ from voicepipe.core.events import (
     EndpointEvent,
     Lull,
     Onset,
+    Quiet,
     Resumed,
     Silence,
     SoftEnd,
@@ -148,6 +149,10 @@ class Ears:
         for index, level_db in enumerate(levels.tolist()):
             for event in self._lulls.on_level(level_db, start + index * size):
                 self._heard(event, self._spoken_at(event), now)
+        quiet_from = self._lulls.snapshot().quiet_from
+        if count and quiet_from is not None and self._endpointer.snapshot().listening:
+            quiet = Quiet(self._next_block - quiet_from)
+            self._heard(quiet, self._spoken_at(quiet), now)
 
     def _listen(self) -> None:
         if self._busy or not self._frames:
@@ -209,5 +214,5 @@ class Ears:
                 return start
             case Lull(quiet_from):
                 return quiet_from
-            case Silence():
+            case Silence() | Quiet():
                 return self.ring.newest

@@ -13,6 +13,7 @@ from voicepipe.core.patience import (
     Patience,
     Speaker,
     is_open,
+    is_quiet_enough,
     is_worth_asking,
     needed_silence_s,
     text_score,
@@ -269,3 +270,27 @@ def test_no_score_makes_a_turn_end_sooner(text: str, score: float, point: str) -
 def test_the_wait_is_bounded_whatever_is_heard(text: str, score: float | None, point: str) -> None:
     """At least three frames at the fast point's best, at most the hard cap, for any text at all."""
     assert 0.096 <= needed_silence_s(text, score, OPERATING_POINTS[point]) <= HARD_CAP_S
+
+
+@pytest.mark.parametrize(
+    ("quiet_s", "text", "completeness", "point", "enough"),
+    [
+        (0.096, "What is it?", None, "fast", True),
+        (0.09, "What is it?", None, "fast", False),
+        (9.0, "What is it", None, "fast", False),
+        (9.0, "I wanted to ask about my.", None, "fast", False),
+        (9.0, "What is it?", UNFINISHED / 2, "fast", False),
+        (9.0, "What is it?", None, "balanced", False),
+        (9.0, "What is it?", None, "safe", False),
+    ],
+)
+def test_quiet_ends_what_looks_finished_at_the_fast_point(
+    quiet_s: float, text: str, completeness: float | None, point: str, enough: bool
+) -> None:
+    assert is_quiet_enough(quiet_s, text, completeness, OPERATING_POINTS[point]) is enough
+
+
+def test_a_speaker_who_was_cut_off_gets_more_quiet_too() -> None:
+    speaker = Speaker(OPERATING_POINTS["fast"])
+    speaker.on_false_start()
+    assert speaker.patience.quiet_s == pytest.approx(1.5 * 0.096)

@@ -14,12 +14,14 @@ from voicepipe.core.events import (
     Acknowledged,
     Committed,
     Corrected,
+    EndpointEvent,
     FinalTranscript,
     Line,
     Lull,
     Onset,
     PartialTranscript,
     Promote,
+    Quiet,
     Reopened,
     ReplyAudio,
     ReplyDone,
@@ -110,6 +112,9 @@ class Talk:
 
     def soft_end(self, now: float) -> list[TurnCommand]:
         return self.do(self.turns.on_endpoint(SoftEnd(0), now, now))
+
+    def told(self, event: EndpointEvent, now: float) -> list[TurnCommand]:
+        return self.do(self.turns.on_endpoint(event, now, now))
 
     def silence(self, seconds: float, now: float, completeness: float | None = None) -> list[TurnCommand]:
         return self.do(self.turns.on_endpoint(Silence(round(seconds * S), completeness), now, now))
@@ -420,6 +425,25 @@ def test_enough_silence_commits_what_has_been_heard() -> None:
     ]
     assert talk.turns.epoch == 1
     assert talk.history == [("user", "Hello there.")]
+
+
+def test_quiet_from_the_end_of_sound_commits_too() -> None:
+    """The detector has only told of 64 ms by then. Quiet that was broken counts from its new beginning."""
+    talk = Talk().until_final()
+    assert talk.silence(0.064, 1.07) == []
+    assert talk.told(Quiet(1_280), 1.08) == []
+    assert talk.told(Swell(16_640), 1.085) == []
+    assert talk.told(Quiet(320), 1.09) == []
+    assert Committed(1, 1) in talk.told(Quiet(1_600), 1.1)
+
+
+def test_quiet_alone_ends_nothing() -> None:
+    """While the detector hears speech, a lull is no pause, however long."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    assert talk.told(Quiet(8_000), 1.5) == []
+    assert talk.phase is Phase.HEARING
 
 
 def test_a_ready_reply_is_released_by_the_commit() -> None:

@@ -205,7 +205,14 @@ class Swell:
     at: int
 
 
-EndpointEvent = Onset | Voiced | SoftEnd | Resumed | Silence | Lull | Swell
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """A lull has lasted for `samples`; told while somebody speaks, or may go on to."""
+
+    samples: int
+
+
+EndpointEvent = Onset | Voiced | SoftEnd | Resumed | Silence | Lull | Swell | Quiet
 
 
 # --- commands of core.turn -------------------------------------------------------------------------------

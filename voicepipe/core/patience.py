@@ -59,6 +59,9 @@ class Patience:
     steps: tuple[tuple[float, float], ...]
     open_s: float
     """The least silence after words that ask for more to come."""
+    quiet_s: float | None = None
+    """After what looks finished so much quiet will do too, once the detector has confirmed the pause: counted from
+    where the sound fell away, which the detector tells 30 to 100 ms later. None: its silence alone counts."""
 
     def silence_s(self, score: float) -> float:
         for at_least, silence_s in self.steps:
@@ -68,7 +71,7 @@ class Patience:
 
 
 OPERATING_POINTS = {
-    "fast": Patience("fast", ((0.6, 0.096), (0.4, 0.640), (0.0, 1.400)), open_s=1.4),
+    "fast": Patience("fast", ((0.6, 0.096), (0.4, 0.640), (0.0, 1.400)), open_s=1.4, quiet_s=0.096),
     "balanced": Patience(
         "balanced", ((0.9, 0.128), (0.8, 0.256), (0.6, 0.416), (0.4, 0.640), (0.0, 1.400)), open_s=1.4
     ),
@@ -91,8 +94,13 @@ class Speaker:
 
     @property
     def patience(self) -> Patience:
-        steps = tuple((at_least, self._stretch * silence_s) for at_least, silence_s in self._point.steps)
-        return replace(self._point, steps=steps, open_s=self._stretch * self._point.open_s)
+        point, stretch = self._point, self._stretch
+        return replace(
+            point,
+            steps=tuple((at_least, stretch * silence_s) for at_least, silence_s in point.steps),
+            open_s=stretch * point.open_s,
+            quiet_s=None if point.quiet_s is None else stretch * point.quiet_s,
+        )
 
     def on_false_start(self) -> None:
         self._stretch = min(MOST_STRETCH, STRETCH * self._stretch)
@@ -159,6 +167,14 @@ def needed_silence_s(text: str, completeness: float | None, patience: Patience) 
     if completeness is not None and completeness < UNFINISHED:
         by_words_s = max(by_words_s, patience.open_s)
     return min(by_words_s, HARD_CAP_S)
+
+
+def is_quiet_enough(quiet_s: float, text: str, completeness: float | None, patience: Patience) -> bool:
+    """Whether so much quiet, from where the sound fell away, ends an utterance that looks finished."""
+    if patience.quiet_s is None or quiet_s < patience.quiet_s:
+        return False
+    sounds_unfinished = completeness is not None and completeness < UNFINISHED
+    return text_score(text) >= FINISHED and not is_open(text) and not sounds_unfinished
 
 
 def is_worth_asking(by_words_s: float, left_s: float, patience: Patience) -> bool:

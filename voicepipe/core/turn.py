@@ -28,6 +28,7 @@ from voicepipe.core.events import (
     Onset,
     PartialTranscript,
     Promote,
+    Quiet,
     Reopened,
     ReplyInterrupted,
     Resumed,
@@ -96,10 +97,16 @@ class Turns:
                 turn = self._hearing(Speaking.SPEECH)
                 return [] if turn is None else turn.utterance.on_lull(event, self._step_s)
             case Swell():
-                turn = self._hearing(Speaking.SPEECH)
-                if turn is not None:
+                turn = self._turn
+                if turn is not None and turn.phase is Phase.HEARING:
                     turn.utterance.on_swell()
                 return []
+            case Quiet(samples):
+                turn = self._turn
+                if turn is None or turn.phase is not Phase.HEARING:
+                    return []
+                turn.utterance.on_quiet(samples / RATE_HZ)
+                return self._maybe_commit(turn, now)
             case SoftEnd(at):
                 self._candidate = None  # too short to have been one
                 turn = self._hearing(Speaking.SPEECH)

@@ -13,7 +13,7 @@ from enum import Enum, auto
 
 from voicepipe.core.events import Lull, Submit, TurnCommand, Withdraw, Work, WorkClass, WorkKind
 from voicepipe.core.judging import Judging, MakeWork
-from voicepipe.core.patience import Patience, is_worth_asking, needed_silence_s
+from voicepipe.core.patience import Patience, is_quiet_enough, is_worth_asking, needed_silence_s
 
 RATE_HZ = 16_000
 
@@ -103,6 +103,8 @@ class Utterance:
         self._decoded_to = start
         self._sounded_to = start
         self._quiet_from: int | None = None
+        self._quiet_s = 0.0
+        """How long the lull has lasted."""
         self._shown = Partial("", "")
         self._voiced_before = 0
         self._voiced = 0
@@ -139,7 +141,7 @@ class Utterance:
         return self._decode_fully(lull.upto, WorkClass.ASR)
 
     def on_swell(self) -> None:
-        self._quiet_from = None
+        self._quiet_from, self._quiet_s = None, 0.0
 
     def on_pause(self, at: int | None = None) -> list[TurnCommand]:
         """The pause's first silent frame begins at `at`; None where it is none and a commit is asked for. `text` is
@@ -161,9 +163,13 @@ class Utterance:
     def on_resumed(self) -> list[TurnCommand]:
         self.state = Speaking.SPEECH
         self._final = self._quiet_from = None
+        self._quiet_s = 0.0
         self._voiced_before += self._voiced
         self._voiced = 0
         return self._judging.stop()
+
+    def on_quiet(self, quiet_s: float) -> None:
+        self._quiet_s = quiet_s
 
     def on_silence(self, silence_s: float, completeness: float | None) -> None:
         self._silence_s = silence_s
@@ -273,4 +279,7 @@ class Utterance:
             return False
         if not self.text:  # nothing to be complete or not: as long as for an undecided score
             return self._silence_s >= patience.silence_s(UNDECIDED)
-        return self._silence_s >= needed_silence_s(self.text, self._judging.score, patience)
+        score = self._judging.score
+        if is_quiet_enough(self._quiet_s, self.text, score, patience):
+            return True
+        return self._silence_s >= needed_silence_s(self.text, score, patience)
