@@ -9,7 +9,8 @@ import numpy as np
 
 from voicepipe.audio import Samples, first_audible, last_audible, read_wav, resample
 from voicepipe.engines.base import Tts
-from voicepipe.warmup import OnThread, speak
+from voicepipe.meter import OnThread
+from voicepipe.warmup import speak
 
 RATE_HZ = 16_000
 MIN_PAUSE_S = 0.2

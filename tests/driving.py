@@ -18,7 +18,8 @@ import numpy as np
 from tests import virtual
 from voicepipe.config import Config, LimitsConfig, ScriptedConfig
 from voicepipe.connection import ConnectionClosed, MemoryConnection
-from voicepipe.core.events import TurnRecord, WorkKind
+from voicepipe.core.events import Load, TurnRecord, Way, Work, WorkKind
+from voicepipe.core.forecast import Forecaster, Measured
 from voicepipe.core.scheduler import Scheduler
 from voicepipe.core.turn import Turns
 from voicepipe.device import Device
@@ -280,14 +281,29 @@ async def open_house(
     tape: Tape | None = None,
     device: Device | None = None,
     known: dict[str, Any] | None = None,
+    chunks: list[Work] | None = None,
 ) -> Any:
     """`device`: one of the test's own, instead of one with these `lanes` and this `tape`. `known`: what a server
-    has measured and rendered at start, as fields of Services. Leaving checks that every lease is back and that no
-    chunk waits or runs."""
+    has measured and rendered at start: `clause_s` and `first_audio_s`, what a reply's first clause and its first
+    audio take, and fields of Services. `chunks` gets every work that has run, in the order in which they ended.
+    Leaving checks that every lease is back and that no chunk waits or runs."""
     observer = Recorder()
     make_scheduler = Scheduler if tape is None else tape.scheduler
-    async with device or Device(PLACEMENT, lanes or LANES, make_scheduler=make_scheduler) as device:
-        house = House(Services(these or engines(), device, config or Config(), observer), observer)
+    known = dict(known or {})
+    forecaster = Forecaster(PLACEMENT)
+    if "clause_s" in known:
+        first_audio = Measured(WorkKind.SPEAK, Load("scripted", 12, variant="first"), known.pop("first_audio_s"))
+        forecaster.seed([first_audio], [Way(read_s=known.pop("clause_s"), has_token=True)])
+
+    def learn(work: Work, service_s: float, whole: bool) -> None:
+        forecaster.on_chunk(work, service_s, whole=whole)
+        if chunks is not None:
+            chunks.append(work)
+
+    own = Device(PLACEMENT, lanes or LANES, learn=learn, make_scheduler=make_scheduler)
+    async with device or own as device:
+        services = Services(these or engines(), device, config or Config(), observer, forecaster=forecaster)
+        house = House(services, observer)
 
         def keep(session: str, record: TurnRecord) -> None:
             house.records.setdefault(session, []).append(record)

@@ -13,7 +13,7 @@ from tests import virtual
 from voicepipe.acknowledgements import at_rate, render
 from voicepipe.audio import from_pcm16
 from voicepipe.config import AcknowledgeConfig, ScriptedConfig
-from voicepipe.engines.base import TtsStep
+from voicepipe.engines.base import StepSize, TtsStep
 from voicepipe.engines.scripted import ScriptedTts
 from voicepipe.errors import EngineError
 
@@ -35,6 +35,9 @@ class Padded(ScriptedTts):
 class _Padded:
     def __init__(self, words: int) -> None:
         self._sound = np.full(words * RATE_HZ // 100, 0.1, np.float32)
+
+    def next_size(self) -> StepSize:
+        return StepSize("first", len(self._sound))
 
     def step(self) -> TtsStep:
         quiet = np.zeros(RATE_HZ // 5, np.float32)

@@ -66,7 +66,9 @@ class Tampered(Device):
         self.listening = False
         self._foreign = count(1)
 
-    def submit(self, work: Work, call: Call, *, blocking: bool, answer: Callable[[Outcome], None]) -> None:
+    def submit(
+        self, work: Work, call: Call, *, blocking: bool, answer: Callable[[Outcome], None], **others: Any
+    ) -> None:
         if self.listening and self.armed is not None:
             place, inject = self.armed
             so_far = sum(kind is place.kind for kind, _ in self.submitted)
@@ -75,7 +77,7 @@ class Tampered(Device):
                 call = inject(self, work, call)
         if self.listening:
             self.submitted.append((work.kind, asyncio.get_running_loop().time()))
-        super().submit(work, call, blocking=blocking, answer=answer)
+        super().submit(work, call, blocking=blocking, answer=answer, **others)
 
     def occupy(self, kind: WorkKind, klass: WorkClass) -> None:
         """Somebody else's chunk takes the lane first."""
@@ -97,7 +99,7 @@ def wait(device: Tampered, work: Work, call: Call) -> Call:
 
 
 def blocking(device: Tampered, work: Work, call: Call) -> Call:
-    device.occupy(work.kind, WorkClass.BACKGROUND)
+    device.occupy(work.kind, WorkClass.AHEAD)
     return call
 
 

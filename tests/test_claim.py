@@ -24,7 +24,7 @@ def story(script: Callable[[Device, Claim, list[Outcome]], Awaitable[None]]) -> 
     async def main() -> None:
         async with Device(LANES, {"main": 1}) as device:
             claim = Claim("s1", device, asyncio.get_running_loop().time)
-            claim.update(True)
+            claim.update(0.0)
             work = Work(1, "s2", 1, 1, 0, WorkKind.SECOND_PASS, WorkClass.BACKGROUND)
             device.submit(work, nothing, blocking=False, answer=answers.append)
             await script(device, claim, answers)
@@ -39,7 +39,7 @@ async def renewing(claim: Claim, seconds: float) -> None:
     until = loop.time() + seconds
     while (at := claim.next_deadline()) is not None and at <= until:
         await asyncio.sleep(at - loop.time())
-        claim.update(True)
+        claim.update(0.0)
 
 
 def test_background_waits_as_long_as_the_claim_is_held() -> None:
@@ -48,7 +48,7 @@ def test_background_waits_as_long_as_the_claim_is_held() -> None:
     async def script(device: Device, claim: Claim, answers: list[Outcome]) -> None:
         await renewing(claim, 10 * LAPSE_S)
         assert answers == [] and device.snapshot().reserved == 1
-        claim.update(False)
+        claim.update(None)
         await asyncio.sleep(0.01)
         assert device.snapshot().reserved == 0 and claim.next_deadline() is None
 
@@ -72,10 +72,32 @@ def test_renewing_early_changes_nothing() -> None:
     async def script(device: Device, claim: Claim, answers: list[Outcome]) -> None:
         before = claim.next_deadline()
         await asyncio.sleep(LAPSE_S / 4)
-        claim.update(True)
+        claim.update(0.0)
         assert claim.next_deadline() == before
-        claim.update(False)
-        claim.update(False)
+        claim.update(None)
+        claim.update(None)
         await asyncio.sleep(0.01)
 
     assert len(story(script)) == 1
+
+
+def test_background_that_fits_before_the_next_chunk_runs() -> None:
+    """And what does not, waits until the claim is moved or given back."""
+    ran: list[int] = []
+
+    async def main() -> None:
+        clock = asyncio.get_running_loop().time
+        async with Device(LANES, {"main": 1}) as device:
+            claim = Claim("s1", device, clock)
+            claim.update(clock() + 0.1)
+            for ident, bound_s in ((1, 0.05), (2, 0.2)):
+                work = Work(ident, "s2", 1, 1, 0, WorkKind.SECOND_PASS, WorkClass.BACKGROUND, bound_s=bound_s)
+                device.submit(work, lambda ident=ident: ran.append(ident), blocking=True, answer=lambda _: None)
+                await asyncio.sleep(0.01)
+            assert ran == [1]
+            claim.update(clock() + 0.3)
+            await asyncio.sleep(0.01)
+            assert ran == [1, 2]
+            claim.update(None)
+
+    virtual.run(main())

@@ -233,6 +233,32 @@ def test_every_finished_chunk_is_observed() -> None:
     assert seen == [(1, 0.5, "main")]
 
 
+def test_of_every_chunk_that_ran_somebody_may_learn() -> None:
+    """Also of those that failed, did not do all that they were to do, or were cancelled: the time is the least that
+    they would have taken. What never ran teaches nothing."""
+    learnt: list[tuple[int, float, bool]] = []
+
+    async def fails() -> None:
+        await asyncio.sleep(0.25)
+        raise ZeroDivisionError
+
+    async def story(one: Bench) -> None:
+        one.submit(work(1), takes(0.5))
+        one.submit(work(2), fails)
+        one.device.submit(
+            work(3), takes(0.125, "half"), blocking=False, answer=lambda _: None, is_whole=lambda r: r != "half"
+        )
+        one.submit(work(4, session="b"), takes(9.0))
+        one.submit(work(5, session="c"), takes(9.0))
+        await asyncio.sleep(1.0)
+
+    def learn(one: Work, service_s: float, whole: bool) -> None:
+        learnt.append((one.id, round(service_s, 6), whole))
+
+    played(story, learn=learn)
+    assert learnt == [(1, 0.5, True), (2, 0.25, False), (3, 0.125, False), (4, 0.125, False)]
+
+
 def test_a_wait_is_split_into_others_a_lower_class_and_the_hand_off() -> None:
     """Work 3 waits half a second for what may not be taken back, and two for its own class; nothing is lost."""
     seen: dict[int, LaneTiming] = {}

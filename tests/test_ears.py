@@ -13,6 +13,7 @@ import pytest
 from tests import virtual
 from tests.driving import FaultyVad, Hang
 from voicepipe.core.events import EndpointEvent, Lull, Onset, Quiet, Silence, SoftEnd, Swell, Voiced, WorkKind
+from voicepipe.core.forecast import Forecaster
 from voicepipe.device import Device
 from voicepipe.ears import MAX_BACKLOG_FRAMES, MAX_FRAMES, Ears
 from voicepipe.engines.scripted import ScriptedVad
@@ -41,6 +42,7 @@ class Listener:
             Ingest(RATE),
             vad,
             device,
+            Forecaster(),
             count(1),
             heard=lambda event, when, now: self.events.append((event, round(when, 6), round(now, 6))),
             deaf=lambda code: self.deaf.append((round(self.now(), 6), code)),

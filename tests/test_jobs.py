@@ -12,12 +12,12 @@ import pytest
 from tests import virtual
 from tests.driving import FaultyTurnModel, ListeningLlm, engines
 from voicepipe.config import ScriptedConfig
-from voicepipe.core.events import Line, Rehear, Speak, Submit, Think, Work, WorkClass, WorkKind
+from voicepipe.core.events import Line, Load, Rehear, Speak, Submit, Think, Work, WorkClass, WorkKind
 from voicepipe.core.utterance import Span
-from voicepipe.engines.base import Context, LlmStep, Prompt, Transcript, TtsStep, Window
+from voicepipe.engines.base import Context, LlmStep, Prompt, StepSize, Transcript, TtsStep, Window
 from voicepipe.errors import EngineBusy
 from voicepipe.ingest import AudioRing
-from voicepipe.jobs import MAX_OPENINGS, Jobs, Spoken
+from voicepipe.jobs import MAX_OPENINGS, Jobs, Spoken, is_whole
 
 CONFIG = ScriptedConfig(reply="Yes. No.")
 S = 16_000
@@ -66,6 +66,9 @@ class CancelledTts:
         self.texts.append((text, first))
         return self
 
+    def next_size(self) -> StepSize:
+        return StepSize("first", 4)
+
     def step(self) -> TtsStep:
         return TtsStep(np.full(160, 0.5, np.float32), True)
 
@@ -83,7 +86,7 @@ def run(jobs: Jobs, kind: WorkKind, task: Think | Speak | None = None, span: Spa
     """Do the work as the device would, in virtual time."""
 
     async def main() -> Any:
-        call, blocking = jobs.call(Submit(work(kind), task), span, now=10.0)
+        call, blocking, _ = jobs.call(Submit(work(kind), task), span, now=10.0)
         value = call()
         if blocking:
             return value
@@ -141,7 +144,7 @@ def test_the_context_tells_how_much_time_is_left() -> None:
     jobs = Jobs("s", engines(asr=asr), ring(100), None)
 
     async def main() -> None:
-        call, _ = jobs.call(Submit(work(WorkKind.FINAL, deadline=10.19)), Span(3, 0, 0), now=10.0)
+        call, *_ = jobs.call(Submit(work(WorkKind.FINAL, deadline=10.19)), Span(3, 0, 0), now=10.0)
         await call()
 
     virtual.run(main())
@@ -279,10 +282,10 @@ def test_a_reply_that_was_left_in_the_middle_takes_nothing_from_the_next() -> No
     """Its last step may still be waiting for its thread."""
     jobs = Jobs("s", engines(ScriptedConfig(occupy="spin", tts_ms=0)), ring(0), None)
     speak = Submit(work(WorkKind.SPEAK), Speak("One two three four.", True))
-    old, _ = jobs.call(speak, None, 0.0)
+    old, *_ = jobs.call(speak, None, 0.0)
     jobs.abandon_reply()
-    new, _ = jobs.call(speak, None, 0.0)
-    assert old() is new()
+    new, *_ = jobs.call(speak, None, 0.0)
+    assert old().pcm is new().pcm
 
 
 def test_what_is_still_awaited_is_not_shared() -> None:
@@ -378,6 +381,49 @@ def test_blocking_engines_block_and_awaited_ones_are_awaited() -> None:
 def test_a_blocking_step_of_the_voice_is_resampled_where_it_runs() -> None:
     """Its call returns the finished piece."""
     jobs = Jobs("s", engines(ScriptedConfig(occupy="spin", tts_ms=0)), ring(0), 8_000)
-    call, _ = jobs.call(Submit(work(WorkKind.SPEAK), Speak("A.", True)), None, 0.0)
+    call, *_ = jobs.call(Submit(work(WorkKind.SPEAK), Speak("A.", True)), None, 0.0)
     spoken = call()
     assert isinstance(spoken, Spoken) and not asyncio.iscoroutine(spoken)
+
+
+def test_a_chunk_says_what_it_has_to_do() -> None:
+    """Seconds of sound, the model's own words about its next step, characters of a clause, samples after them."""
+    asr = RecordingAsr()
+    jobs = Jobs("s", engines(ScriptedConfig(tts_piece_ms=100), asr=asr), ring(8_000), None)
+    assert jobs.call(Submit(work(WorkKind.FINAL)), Span(1, 0, 0), 0.0).load == Load("recording", 0.5)
+    assert jobs.call(Submit(work(WorkKind.THINK), THINK), None, 0.0).load == Load("scripted", 1, 0, "prefill")
+    run(jobs, WorkKind.THINK)
+    assert jobs.call(Submit(work(WorkKind.THINK)), None, 0.0).load == Load("scripted", 1, 1, "decode")
+    spoken = jobs.call(Submit(work(WorkKind.SPEAK), Speak("One two.", True)), None, 0.0)
+    assert spoken.load == Load("scripted", len("One two."), variant="first")
+
+    async def first() -> None:
+        await spoken.call()
+
+    virtual.run(first())
+    assert jobs.call(Submit(work(WorkKind.SPEAK)), None, 0.0).load == Load("scripted", 2_400, variant="later")
+
+
+def test_what_has_been_made_before_costs_nothing_and_says_so() -> None:
+    """Also where it was made between the asking and the running: then its time is no measure of what was asked."""
+    jobs = Jobs("s", engines(CONFIG, tts=CancelledTts()), ring(0), None)
+    asked = [jobs.call(Submit(work(WorkKind.SPEAK), Speak("One.", True)), None, 0.0) for _ in range(2)]
+    assert [chunk.load.variant for chunk in asked] == ["first", "first"]
+    assert [is_whole(chunk.call()) for chunk in asked] == [True, False]
+    known = jobs.call(Submit(work(WorkKind.SPEAK), Speak("One.", True)), None, 0.0)
+    assert known.load == Load("counting", 0, variant="made")
+    assert is_whole(known.call())
+
+
+@pytest.mark.parametrize(
+    ("result", "whole"),
+    [
+        (LlmStep("", 0, finish="stop", cut=True), False),
+        (LlmStep("", 0), True),
+        (Spoken(b"", True, cut=True), False),
+        (Transcript("", "", True), True),
+    ],
+)
+def test_what_was_cut_off_is_not_whole(result: object, whole: bool) -> None:
+    """Its engine says so."""
+    assert is_whole(result) is whole

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from voicepipe.core.budget import Ledger
-from voicepipe.core.events import Stage, Timing, TurnRecord, Waits, Work, WorkClass, WorkKind
+from voicepipe.core.events import Load, Stage, Timing, TurnRecord, Waits, Work, WorkClass, WorkKind
 from voicepipe.errors import ConfigError
 from voicepipe.ledgers import LedgerWriter, chunk_entry, turn_entry
 
@@ -108,10 +109,16 @@ def test_a_turn_without_a_speech_end_has_no_times() -> None:
     assert (entry["blame"], entry["parts"], entry["deadline_ms"]) == (None, [], None)
 
 
-@pytest.mark.parametrize(("bound_s", "bound"), [(0.05, 0.05), (0.0, None)])
-def test_a_chunks_line(bound_s: float, bound: float | None) -> None:
-    """Scheduler times as they are; a bound only where one was declared."""
-    work = Work(7, "s1", 1, 2, 3, WorkKind.SPEAK, WorkClass.SPECULATION, bound_s=bound_s)
+UNPRICED = {"bound": None, "remaining": 0.0, "model": None, "variant": None, "units": None, "context": None}
+PRICED = {"bound": 0.05, "remaining": 0.1, "model": "joe", "variant": "first", "units": 12, "context": 0.0}
+
+
+@pytest.mark.parametrize("priced", [True, False])
+def test_a_chunks_line(priced: bool) -> None:
+    """Scheduler times as they are; a bound, and what it was for, only where one was declared."""
+    work = Work(7, "s1", 1, 2, 3, WorkKind.SPEAK, WorkClass.SPECULATION)
+    if priced:
+        work = replace(work, bound_s=0.05, remaining_s=0.1, load=Load("joe", 12, variant="first"))
     assert chunk_entry(work, Timing(1.0, 1.5, 2.0), "tts") == {
         "chunk": "speak",
         "class": "speculation",
@@ -123,7 +130,8 @@ def test_a_chunks_line(bound_s: float, bound: float | None) -> None:
         "queued": 1.0,
         "started": 1.5,
         "finished": 2.0,
-        "bound": bound,
+        "whole": True,
+        **(PRICED if priced else UNPRICED),
     }
 
 

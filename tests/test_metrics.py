@@ -6,6 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from voicepipe.core.cost import PROFILE_MARGIN, CostKey, CostModel, Size
+from voicepipe.core.events import WorkKind
 from voicepipe.metrics import LEASE_KINDS, STAGES, VERDICTS, Metrics
 
 
@@ -122,3 +124,24 @@ def test_two_registries_do_not_mix(metrics: Metrics) -> None:
     other = Metrics(CollectorRegistry())
     metrics.session_started()
     assert value(other, "voicepipe_sessions_active") == 0
+
+
+def test_the_cost_models_state_is_read_when_it_is_asked_for(metrics: Metrics) -> None:
+    """Per kind of chunk; coverage once a bound has been judged. A long name is cut."""
+    model = CostModel()
+    key = CostKey(WorkKind.THINK, "m" * 100, "cpu", "decode")
+    metrics.follow_costs(model.snapshot)
+    labels = {"stage": "llm", "kind": "think", "variant": "decode", "model": "m" * 64}
+    assert value(metrics, "voicepipe_cost_bound_ratio", **labels) is None
+    model.on_chunk(key, Size(2), 0.02)
+    assert value(metrics, "voicepipe_cost_bound_ratio", **labels) == pytest.approx(PROFILE_MARGIN)
+    assert value(metrics, "voicepipe_cost_coverage", **labels) is None
+    model.on_chunk(key, Size(2), 0.02)
+    assert value(metrics, "voicepipe_cost_coverage", **labels) == 1.0
+
+
+def test_overruns_are_counted_per_stage(metrics: Metrics) -> None:
+    """All stages are there from the beginning."""
+    metrics.chunk_overran("tts")
+    assert value(metrics, "voicepipe_chunk_overruns_total", stage="tts") == 1
+    assert value(metrics, "voicepipe_chunk_overruns_total", stage="asr") == 0

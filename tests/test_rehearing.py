@@ -50,7 +50,7 @@ def ring(seconds: float, kept_s: float = 60.0) -> AudioRing:
 
 
 def chunk(rehearing: Rehearing) -> Transcript:
-    call, blocking = rehearing.call(CTX)
+    call, blocking, _ = rehearing.call(CTX)
     assert not blocking
 
     async def main() -> Any:

@@ -34,6 +34,7 @@ from voicepipe.core.events import (
     WorkClass,
     WorkKind,
 )
+from voicepipe.core.forecast import Outlook
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import ReplySettings
@@ -88,6 +89,7 @@ EVENTS: tuple[EndpointEvent, ...] = (
 
 EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "Turns.on_opened": ({"now": 1.5},),
+    "Turns.on_outlook": ({"outlook": Outlook(final_s=0.1, reading_s=0.04, audio_ratio=1.5)},),
     "Turns.on_endpoint": tuple({"event": event, "when": 1.25, "now": 1.5} for event in EVENTS),
     "Turns.on_commit_asked": ({"now": 1.5},),
     "Turns.on_transcript": (

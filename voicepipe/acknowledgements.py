@@ -9,7 +9,8 @@ import numpy as np
 from voicepipe.audio import WINDOW_S, Samples, first_audible, last_audible, resample, silence, to_pcm16
 from voicepipe.engines.base import Tts
 from voicepipe.errors import EngineError
-from voicepipe.warmup import OnThread, speak
+from voicepipe.meter import OnThread
+from voicepipe.warmup import speak
 
 
 async def render(tts: Tts, texts: Sequence[str], on_thread: OnThread) -> tuple[Samples, ...]:

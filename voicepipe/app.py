@@ -19,6 +19,7 @@ from voicepipe.core.admission import CountAdmission, Grant
 from voicepipe.core.blame import shares_of
 from voicepipe.core.endpoint import RATE_HZ
 from voicepipe.core.events import Rung, Stage, Timing, TurnRecord, Work, WorkKind
+from voicepipe.core.forecast import Forecaster
 from voicepipe.core.lull import LullSettings
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.scheduler import Scheduler
@@ -28,13 +29,14 @@ from voicepipe.device import Device
 from voicepipe.engines.base import Engines
 from voicepipe.engines.table import plan
 from voicepipe.gate import AccessRules
+from voicepipe.meter import OnThread
 from voicepipe.metrics import Metrics
 from voicepipe.pages import Readiness
 from voicepipe.reception import serve_session
 from voicepipe.recorders import Recorders
 from voicepipe.server import ServerSettings, VoiceServer
 from voicepipe.services import Services
-from voicepipe.warmup import OnThread, WarmUp, warm_up
+from voicepipe.warmup import WarmUp, warm_up
 
 T = TypeVar("T")
 
@@ -44,6 +46,9 @@ class Serving:
     server: VoiceServer
     engines: Engines
     warm: WarmUp
+    warmed_s: float
+    """How long warming up and measuring took."""
+    forecaster: Forecaster
     achievable_ms: float
     """What a turn takes from speech end on this machine, unloaded, its reply begun when speech ends."""
     on_thread: OnThread
@@ -104,12 +109,18 @@ async def serving(
         for recorder in recorders.observers:
             recorder.on_chunk(work, timing, lane)
 
+    def learn(work: Work, service_s: float, whole: bool) -> None:
+        if service_s > work.bound_s > 0:
+            metrics.chunk_overran(work.kind.stage.value)
+        forecaster.on_chunk(work, service_s, whole=whole)
+
     def on_record(session: str, record: TurnRecord) -> None:
         for recorder in recorders.observers:
             recorder.on_record(session, record)
 
     where = plan(config.engines, config.limits.max_sessions)
     placement = {WorkKind(kind): lane for kind, lane in where.placement.items()}
+    forecaster = Forecaster(placement)
     admission = CountAdmission(config.limits.max_sessions)
     server = VoiceServer(
         _server_settings(config, tokens, web_files),
@@ -122,16 +133,25 @@ async def serving(
         on_listening(server.port)
         clock = asyncio.get_running_loop().time
         make_scheduler = Scheduler if tape is None else tape.scheduler
-        async with Device(placement, where.lanes, observe=observe, make_scheduler=make_scheduler) as device:
+        async with Device(
+            placement, where.lanes, observe=observe, learn=learn, make_scheduler=make_scheduler
+        ) as device:
 
             async def on_thread(call: Callable[[], T]) -> T:
                 return await device.prepare(WorkKind.FINAL, call)
 
+            async def on_ears(call: Callable[[], T]) -> T:
+                return await device.prepare(WorkKind.HEAR, call)
+
             engines = await on_thread(load)
             try:
-                warm = await warm_up(engines, clock, on_thread)
+                began = clock()
+                warm = await warm_up(engines, clock, on_thread, on_ears)
+                forecaster.seed(warm.chunks, warm.ways)
+                metrics.follow_costs(lambda: forecaster.snapshot().costs)
                 texts = config.acknowledge.texts if Rung.ACKNOWLEDGE in config.ladder else ()
                 sounds = await render(engines.tts, texts, on_thread)
+                warmed_s = clock() - began
                 vad_frame_s = engines.vad.open().frame_samples / RATE_HZ
                 expected_ms = achievable_ms(warm, config, engines.vad.lag_s)
                 gc.freeze()  # what is loaded stays: the collector need not walk it again
@@ -142,8 +162,7 @@ async def serving(
                         config,
                         metrics,
                         expected_ms,
-                        first_audio_s=warm.audio_s,
-                        clause_s=warm.clause_s,
+                        forecaster=forecaster,
                         acknowledgements=sounds,
                         shares=expected_shares(warm, engines.vad.lag_s, vad_frame_s),
                         draining=server.draining,
@@ -153,7 +172,7 @@ async def serving(
                     )
                 )
                 try:
-                    yield Serving(server, engines, warm, expected_ms, on_thread)
+                    yield Serving(server, engines, warm, warmed_s, forecaster, expected_ms, on_thread)
                 finally:
                     await server.stop(config.limits.grace_s)
             finally:

@@ -1,7 +1,9 @@
-"""A session's claim on the device: while somebody speaks or waits in it, background does not begin a chunk.
+"""A session's claim on the device: while somebody speaks or waits in it, background only begins what fits before
+the session's next chunk.
 
 A background chunk cannot be taken back, and a second pass may take longer than a turn's whole budget. So from the
-first word of a turn until its answer has been made, the session announces that its next chunk may come any moment.
+first word of a turn until its answer has been made, the session announces by when its next chunk must begin. Where
+that instant has passed, the next chunk may come any moment.
 """
 
 from __future__ import annotations
@@ -17,21 +19,24 @@ class Claim:
         self._session = session
         self._device = device
         self._clock = clock
-        self._held_since: float | None = None
+        self._start: float | None = None
+        """By when the next chunk must begin, as the device was told; None where nothing is claimed."""
 
-    def update(self, wanted: bool) -> None:
-        """Take it, give it back, or renew it before it lapses. Cheap where nothing changes."""
-        if not wanted:
-            if self._held_since is not None:
-                self._held_since = None
+    def update(self, latest_start: float | None) -> None:
+        """Take it, move it, renew it before it lapses, or with None give it back. Cheap where nothing changes."""
+        if latest_start is None:
+            if self._start is not None:
+                self._start = None
                 self._device.unreserve(self._session)
             return
-        due = self.next_deadline()
-        now = self._clock()
-        if due is None or now >= due:
-            self._held_since = now
-            self._device.reserve(self._session, now)
+        now, held = self._clock(), self._start
+        start = max(latest_start, now)
+        if held is not None and start == now and held <= now < held + LAPSE_S / 2:
+            return  # overdue before, and now
+        if start != held:
+            self._start = start
+            self._device.reserve(self._session, start)
 
     def next_deadline(self) -> float | None:
         """When it wants to be renewed; None where it is not held."""
-        return None if self._held_since is None else self._held_since + LAPSE_S / 2
+        return None if self._start is None else self._start + LAPSE_S / 2

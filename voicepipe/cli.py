@@ -409,7 +409,8 @@ def _ready_text(config: Config, served: Serving) -> str:
     parts = ", ".join(f"{name} {1000 * span_s:.0f} ms" for name, span_s in spans.items())
     text = (
         f"ready: ws://{_authority(config.host, served.server.port)}/v1/voice; an unhurried turn takes "
-        f"{served.achievable_ms:.0f} ms here ({parts}), the budget is {config.budget_ms:.0f} ms"
+        f"{served.achievable_ms:.0f} ms here ({parts}; measured for {served.warmed_s:.1f} s), "
+        f"the budget is {config.budget_ms:.0f} ms"
     )
     if served.achievable_ms > config.budget_ms:
         text += "; turns that are not begun ahead will miss it"

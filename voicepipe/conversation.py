@@ -12,8 +12,9 @@ from pathlib import Path
 from voicepipe.audio import Samples, from_pcm16, write_wav
 from voicepipe.engines.base import Tts
 from voicepipe.errors import AudioFileError, ConnectionLost, EnvironmentFailure, VoicepipeError
+from voicepipe.meter import OnThread
 from voicepipe.show import Reporter
-from voicepipe.warmup import OnThread, speak
+from voicepipe.warmup import speak
 from voicepipe.wire.messages import Enforcement, OperatingPoint
 from voicepipe_client import Clip, ClipSource, Session, Source, TalkReport, connect, load_clip, summarise, talk
 from voicepipe_client.devices import Loudspeaker, Microphone

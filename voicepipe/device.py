@@ -16,7 +16,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -72,6 +72,7 @@ class _Job:
     blocking: bool
     answer: Callable[[Outcome], None]
     queued: float
+    is_whole: Callable[[Any], bool]
 
 
 @dataclass(slots=True)
@@ -89,8 +90,21 @@ Observe = Callable[[Work, LaneTiming, str], None]
 """Told of each chunk that returned: the work, its times, its lane."""
 
 
+Learn = Callable[[Work, float, bool], None]
+"""Told of each chunk that ran, also of those that failed or were cancelled: the work, its service in seconds, and
+whether it did all that it was to do."""
+
+
 def _unobserved(work: Work, timing: LaneTiming, lane: str) -> None:
     """Nobody measures."""
+
+
+def _unlearnt(work: Work, service_s: float, whole: bool) -> None:
+    """Nobody predicts."""
+
+
+def _always(result: Any) -> bool:
+    return True
 
 
 class Device:
@@ -101,12 +115,14 @@ class Device:
         *,
         observe: Observe = _unobserved,
         make_scheduler: MakeScheduler = Scheduler,
+        learn: Learn = _unlearnt,
     ) -> None:
         """`placement` names the lane of each kind of work, `lanes` how many chunks each lane runs at a time."""
         self._scheduler = make_scheduler(placement, lanes)
         self._placement = dict(placement)
         self._lanes = dict(lanes)
         self._observe = observe
+        self._learn = learn
         self._jobs: dict[tuple[str, int], _Job] = {}
         self._running: dict[str, int] = {}
         self._leaving: dict[str, Callable[[], None]] = {}
@@ -153,11 +169,19 @@ class Device:
         engines that are loaded and warmed on one thread and then run on another were a fifth slower."""
         return await self._loop.run_in_executor(self._threads[self._placement[kind]], call)
 
-    def submit(self, work: Work, call: Call, *, blocking: bool, answer: Callable[[Outcome], None]) -> None:
+    def submit(
+        self,
+        work: Work,
+        call: Call,
+        *,
+        blocking: bool,
+        answer: Callable[[Outcome], None],
+        is_whole: Callable[[Any], bool] = _always,
+    ) -> None:
         """Run `call` when its time comes. `answer` is called exactly once and not before this returns, unless the
-        session leaves before."""
+        session leaves before. `is_whole` tells from a result whether the chunk did all that it was to do."""
         now = self._loop.time()
-        self._jobs[work.key] = _Job(call, blocking, answer, now)
+        self._jobs[work.key] = _Job(call, blocking, answer, now, is_whole)
         for command in self._scheduler.on_submit(work, now):
             if isinstance(command, Run):
                 self._start(command, now)
@@ -192,7 +216,7 @@ class Device:
         chunks runs any more: what they use may be given back then, and not before."""
         for key in [key for key in self._jobs if key[0] == session]:
             job = self._jobs[key]
-            self._jobs[key] = _Job(job.call, job.blocking, _nobody, job.queued)
+            self._jobs[key] = replace(job, answer=_nobody)
         now = self._loop.time()
         self._execute(self._scheduler.on_close(session, now), now)
         if self._running.get(session):
@@ -257,8 +281,10 @@ class Device:
                 self._jobs.pop(work.key).answer(outcome)
             finally:
                 service_s = span.finished - span.started
+                whole = isinstance(outcome, Done) and outcome.timing.whole
                 commands = self._scheduler.on_done(work, self._loop.time(), service_s)
                 self._execute(commands, span.finished)
+                self._learn(work, service_s, whole)  # when the lane is at work again
                 self._release(work.session)
 
     async def _outcome(self, command: Run, job: _Job, span: _Span, granted: float) -> Outcome:
@@ -270,7 +296,8 @@ class Device:
         except Exception as exc:  # the worker boundary: whatever an engine raises costs its own turn only
             log.error("%s chunk failed: %s", work.kind, type_and_place(exc))
             return Failed(work, EngineError(f"the {work.kind.stage} engine failed: {type(exc).__name__}"))
-        timing = LaneTiming(job.queued, span.started, span.finished, granted, command.blocked_s)
+        whole = job.is_whole(result)
+        timing = LaneTiming(job.queued, span.started, span.finished, granted, command.blocked_s, whole=whole)
         self._observe(work, timing, command.lane)
         return Done(work, timing, result)
 

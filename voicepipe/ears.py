@@ -19,6 +19,7 @@ from voicepipe.audio import Samples
 from voicepipe.core.endpoint import RATE_HZ, Endpointer
 from voicepipe.core.events import (
     EndpointEvent,
+    Load,
     Lull,
     Onset,
     Quiet,
@@ -31,6 +32,7 @@ from voicepipe.core.events import (
     WorkClass,
     WorkKind,
 )
+from voicepipe.core.forecast import Forecaster
 from voicepipe.core.lull import LullSettings, LullTracker
 from voicepipe.device import Device, Done, Failed, Outcome
 from voicepipe.engines.base import Vad
@@ -60,6 +62,7 @@ class Ears:
         ingest: Ingest,
         vad: Vad,
         device: Device,
+        forecaster: Forecaster,
         serial: Iterator[int],
         *,
         heard: Heard,
@@ -77,6 +80,7 @@ class Ears:
         self._vad = vad
         self._stream = vad.open()
         self._device = device
+        self._forecaster = forecaster
         self._serial = serial
         self._heard = heard
         self._deaf = deaf
@@ -165,7 +169,7 @@ class Ears:
         call = self._probabilities if blocking else self._awaited_probabilities
         frames = [frame for _, frame in batch]
         self._device.submit(
-            work,
+            self._forecaster.price(work, Load(self._vad.name, len(frames))),
             lambda: call(frames),
             blocking=blocking,
             answer=lambda outcome: self._guarded(lambda: self._on_outcome(outcome, batch)),

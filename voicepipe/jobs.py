@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import NamedTuple, cast
 
 from voicepipe.audio import Resampler, to_pcm16
-from voicepipe.core.events import Rehear, Speak, Submit, Think, Work, WorkKind
+from voicepipe.core.events import Load, Rehear, Speak, Submit, Think, Work, WorkKind
 from voicepipe.core.utterance import RATE_HZ, Span
 from voicepipe.device import Call
 from voicepipe.engines.base import (
@@ -18,14 +18,17 @@ from voicepipe.engines.base import (
     Engines,
     Generation,
     LlmSlot,
+    LlmStep,
     Placement,
     Prompt,
     Role,
     Synthesis,
+    Tts,
     TtsStep,
     Window,
 )
 from voicepipe.ingest import AudioRing
+from voicepipe.meter import load_of
 from voicepipe.rehearing import Rehearing
 
 
@@ -35,8 +38,25 @@ class Spoken:
 
     pcm: bytes
     last: bool
+    cut: bool = False
+    """Cancelled before it was done, or made before it was begun: how long it took says nothing."""
 
 
+class Chunk(NamedTuple):
+    """What a work comes to at the engines."""
+
+    call: Call
+    blocks: bool
+    load: Load
+
+
+def is_whole(result: object) -> bool:
+    """Did the chunk do all that its load says?"""
+    return not (isinstance(result, LlmStep | Spoken) and result.cut)
+
+
+_SMALL = " (small)"
+"""Behind the name of a model whose smaller one makes the reply: it has costs of its own."""
 MAX_OPENINGS = 4
 """First clauses kept for a reply that begins like one before it."""
 
@@ -56,8 +76,18 @@ class Clause:
         """Not while somebody awaits a piece of it. Pieces that block a thread are made one after the other."""
         return not self._awaited
 
+    def has(self, number: int) -> bool:
+        """Whether that piece has been made; numbers count from 0."""
+        return number < len(self._made)
+
+    def load(self, number: int, model: str) -> Load:
+        """What making that piece costs: nothing where it has been made."""
+        if self.has(number):
+            return Load(model, 0, variant="made")
+        return load_of(model, self._synthesis.next_size())
+
     def piece(self, number: int) -> Spoken | Awaitable[Spoken]:
-        """Numbers count from 0; the first that has not been made is made, where this is called."""
+        """The first that has not been made is made, where this is called."""
         if number < len(self._made):
             return self._made[number]
         step = self._synthesis.step()
@@ -77,8 +107,10 @@ class Clause:
         pcm = to_pcm16(self._resampler.push(step.samples))
         if step.last:
             pcm += to_pcm16(self._resampler.flush())
-        self._made.append(Spoken(pcm, step.last))
-        return self._made[-1]
+        spoken = Spoken(pcm, step.last, step.cut)
+        if not step.cut:
+            self._made.append(spoken)
+        return spoken
 
 
 class Reading:
@@ -88,9 +120,17 @@ class Reading:
         self.clause = clause
         self._next = 0
 
-    def step(self) -> Spoken | Awaitable[Spoken]:
+    def chunk(self, tts: Tts) -> Chunk:
+        """The next piece."""
         number, self._next = self._next, self._next + 1
-        return self.clause.piece(number)
+        known = self.clause.has(number)
+
+        def call() -> Spoken | Awaitable[Spoken]:
+            made_meanwhile = not known and self.clause.has(number)
+            piece = self.clause.piece(number)
+            return replace(piece, cut=True) if made_meanwhile and isinstance(piece, Spoken) else piece
+
+        return Chunk(call, _blocks(tts.placement), self.clause.load(number, tts.name))
 
 
 class Jobs:
@@ -108,13 +148,14 @@ class Jobs:
         second = engines.asr_second
         self._rehearing = None if second is None else Rehearing(second, ring)
         self._generation: Generation | None = None
+        self._small = False
+        """By the smaller model."""
         self._speech: Reading | None = None
         self._openings: dict[str, Clause] = {}
         """First clauses of the replies to one turn that were begun, the newest last."""
         self._opening_turn = 0
 
-    def call(self, submit: Submit, span: Span | None, now: float) -> tuple[Call, bool]:
-        """(the chunk, whether it blocks)"""
+    def call(self, submit: Submit, span: Span | None, now: float) -> Chunk:
         work, task = submit.work, submit.task
         ctx = self._context(work, now)
         match work.kind:
@@ -125,7 +166,10 @@ class Jobs:
                 assert self._rehearing is not None
                 if isinstance(task, Rehear):
                     self._rehearing.begin(task, work.id)
-                return self._rehearing.call(ctx)
+                second = self._engines.asr_second
+                assert second is not None
+                call, blocks, sound_s = self._rehearing.call(ctx)
+                return Chunk(call, blocks, Load(second.name, sound_s))
             case WorkKind.JUDGE:
                 assert span is not None
                 return self._judge(span, ctx)
@@ -133,12 +177,14 @@ class Jobs:
                 if isinstance(task, Think):
                     self._begin_generation(task, ctx)
                 assert self._generation is not None
-                return self._generation.step, _blocks(self._engines.llm.placement)
+                llm = self._engines.llm
+                load = load_of(f"{llm.name}{_SMALL * self._small}", self._generation.next_size())
+                return Chunk(self._generation.step, _blocks(llm.placement), load)
             case WorkKind.SPEAK:
                 if isinstance(task, Speak):
                     self._begin_clause(task, ctx)
                 assert self._speech is not None
-                return self._speech.step, _blocks(self._engines.tts.placement)
+                return self._speech.chunk(self._engines.tts)
         raise AssertionError(f"{work.kind} is no work of a turn")
 
     def abandon_reply(self) -> None:
@@ -157,7 +203,7 @@ class Jobs:
             self._rehearing.close()
         self._slot.close()
 
-    def _hear(self, work: Work, span: Span, ctx: Context) -> tuple[Call, bool]:
+    def _hear(self, work: Work, span: Span, ctx: Context) -> Chunk:
         start = span.start
         if self._asr_turn == span.turn:
             start = max(start, self._asr.window_start)
@@ -170,24 +216,27 @@ class Jobs:
             span.speech_samples,
         )
         final = work.kind is WorkKind.FINAL
-        return (
+        return Chunk(
             lambda: self._asr.decode(window, final=final, ctx=ctx),
             _blocks(self._engines.asr.placement),
+            Load(self._engines.asr.name, len(window.samples) / RATE_HZ),
         )
 
-    def _judge(self, span: Span, ctx: Context) -> tuple[Call, bool]:
+    def _judge(self, span: Span, ctx: Context) -> Chunk:
         """The end of the turn's sound, the silence included that it is asked in."""
         model = self._engines.turn_model
         assert model is not None, "nobody asks without one"
         newest = self._ring.newest
         start = max(span.start, newest - round(TURN_MODEL_S * RATE_HZ), self._ring.oldest)
         audio = self._ring.read(start, newest)
-        return lambda: model.completeness(audio, ctx), _blocks(model.placement)
+        load = Load(model.name, len(audio) / RATE_HZ)
+        return Chunk(lambda: model.completeness(audio, ctx), _blocks(model.placement), load)
 
     def _begin_generation(self, task: Think, ctx: Context) -> None:
         self.abandon_reply()
         messages = tuple(ChatMessage(cast(Role, line.role), line.text) for line in task.lines)
         self._generation = self._slot.generate(Prompt(messages, task.max_tokens, task.small), ctx)
+        self._small = task.small
 
     def _begin_clause(self, task: Speak, ctx: Context) -> None:
         if ctx.turn != self._opening_turn:

@@ -1,9 +1,11 @@
 """Ledgers of turns and chunks as JSON lines: one object per chunk and per turn, as they end.
 
-`queued`, `started`, `finished` and `speech_end` are scheduler times in seconds; `bound` is in seconds, null where
-none was declared. What ends in `_ms` is in milliseconds; `instants` (which are in milliseconds too), `deadline_ms`,
-`at_ms` and `predicted_finish_ms` count from the turn's speech end. Nothing in here holds what was said, as words or
-as sound.
+`queued`, `started`, `finished` and `speech_end` are scheduler times in seconds; `bound` and `remaining` (what is
+predicted to follow the chunk before the first content) are in seconds, `bound` null where none was declared.
+`units` and `context` say how much the chunk had to do, in the units of `core.cost.Size`; `whole` is false where it
+was cut off before it was done. What ends in `_ms` is in milliseconds; `instants` (which are in milliseconds too),
+`deadline_ms`, `at_ms` and `predicted_finish_ms` count from the turn's speech end. Nothing in here holds what was
+said, as words or as sound.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ class LedgerWriter(Writer):
 
 
 def chunk_entry(work: Work, timing: Timing, lane: str) -> Entry:
+    load = work.load
     return {
         "chunk": work.kind.value,
         "class": work.klass.name.lower(),
@@ -49,6 +52,12 @@ def chunk_entry(work: Work, timing: Timing, lane: str) -> Entry:
         "started": timing.started,
         "finished": timing.finished,
         "bound": work.bound_s or None,
+        "remaining": work.remaining_s,
+        "whole": timing.whole,
+        "model": None if load is None else load.model,
+        "variant": None if load is None else load.variant,
+        "units": None if load is None else load.units,
+        "context": None if load is None else load.context,
     }
 
 

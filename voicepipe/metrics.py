@@ -8,6 +8,7 @@ each label takes a bounded number of values.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -17,7 +18,10 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
+from voicepipe.core.cost import CostSnapshot
 from voicepipe.core.events import Stage, Verdict
 
 VERDICTS = tuple(verdict.value for verdict in Verdict)
@@ -28,6 +32,7 @@ _GAP_BUCKETS_S = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0
 _LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 _WORD = re.compile(r"[a-z0-9_.-]{1,40}")
 _MOST_WORDS = 32
+_LONGEST_MODEL = 64
 
 
 class _Words:
@@ -43,6 +48,30 @@ class _Words:
             return "other"
         self._seen.add(value)
         return value
+
+
+class _Costs(Collector):
+    """How good the cost model is, read when somebody asks. There is one set of labels for each kind of chunk of the
+    engines that were loaded."""
+
+    def __init__(self, snapshot: Callable[[], CostSnapshot]) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        labels = ("stage", "kind", "variant", "model")
+        coverage = GaugeMetricFamily(
+            "voicepipe_cost_coverage", "Share of the last 1,000 chunks that kept to their bound", labels=labels
+        )
+        bound = GaugeMetricFamily(
+            "voicepipe_cost_bound_ratio", "Bound of a chunk in multiples of its expected service", labels=labels
+        )
+        for key, cost in list(self._snapshot().keys.items())[:_MOST_WORDS]:
+            values = (key.kind.stage.value, key.kind.value, key.variant, key.model[:_LONGEST_MODEL])
+            bound.add_metric(values, cost.q)
+            if cost.coverage is not None:
+                coverage.add_metric(values, cost.coverage)
+        yield coverage
+        yield bound
 
 
 class Metrics:
@@ -103,6 +132,9 @@ class Metrics:
         )
         self._busy = Counter("voicepipe_device_busy_seconds", "Device time used", ["stage"], registry=registry)
         self._chunks = Counter("voicepipe_chunks", "Chunks run by a device", ["stage", "class"], registry=registry)
+        self._overruns = Counter(
+            "voicepipe_chunk_overruns", "Chunks that took longer than their bound", ["stage"], registry=registry
+        )
         self._stale_audio = Counter(
             "voicepipe_stale_audio_seconds",
             "Reply audio dropped because its epoch or revision had passed",
@@ -116,6 +148,7 @@ class Metrics:
         for stage in STAGES:
             self._engine_failures.labels(stage)
             self._busy.labels(stage)
+            self._overruns.labels(stage)
 
     # --- sessions
 
@@ -165,6 +198,13 @@ class Metrics:
         known = _known(stage, STAGES)
         self._chunks.labels(known, self._classes(chunk_class)).inc()
         self._busy.labels(known).inc(service_s)
+
+    def chunk_overran(self, stage: str) -> None:
+        self._overruns.labels(_known(stage, STAGES)).inc()
+
+    def follow_costs(self, snapshot: Callable[[], CostSnapshot]) -> None:
+        """Show the cost model's state whenever the metrics are read."""
+        self.registry.register(_Costs(snapshot))
 
     def engine_failed(self, stage: str) -> None:
         self._engine_failures.labels(_known(stage, STAGES)).inc()

@@ -31,18 +31,20 @@ class Rehearing:
         """`utterance`: a number of its own: a turn that was reopened is heard from its start again."""
         self._pass, self._utterance, self._asked_from = task, utterance, -1
 
-    def call(self, ctx: Context) -> tuple[Call, bool]:
-        """(the next chunk, whether it blocks). Its transcript is final where it reaches the end."""
+    def call(self, ctx: Context) -> tuple[Call, bool, float]:
+        """(the next chunk, whether it blocks, its seconds of sound). Its transcript is final where it reaches the
+        end."""
         begun = self._asked_from >= 0
         start = max(self._pass.start, self._stream.window_start) if begun else self._pass.start
         end = min(self._pass.end, self._ring.newest)
         if start < self._ring.oldest:
-            return _nothing, False
+            return _nothing, False, 0.0
         final = end - start <= CHUNK_S * RATE_HZ or start == self._asked_from
         self._asked_from = start
         upto = end if final else start + round(CHUNK_S * RATE_HZ)
         window = Window(self._utterance, start, self._ring.read(start, upto), self._pass.speech_samples)
-        return lambda: self._stream.decode(window, final=final, ctx=ctx), self._asr.placement == "thread"
+        blocks, sound_s = self._asr.placement == "thread", len(window.samples) / RATE_HZ
+        return lambda: self._stream.decode(window, final=final, ctx=ctx), blocks, sound_s
 
     def close(self) -> None:
         self._stream.close()

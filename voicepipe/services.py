@@ -11,6 +11,7 @@ from voicepipe.audio import Samples
 from voicepipe.config import Config
 from voicepipe.core.blame import SHARES
 from voicepipe.core.events import Stage, Timing, TurnRecord, Work
+from voicepipe.core.forecast import Forecaster
 from voicepipe.core.turn import Turns
 from voicepipe.core.turn_state import TurnSettings
 from voicepipe.device import Device
@@ -51,10 +52,8 @@ class Services:
     config: Config
     observer: Observer
     achievable_ms: float | None = None
-    first_audio_s: float = 0.0
-    """What a clause's first audio took when the engines were warmed."""
-    clause_s: float = 0.0
-    """What a reply's first clause took then."""
+    forecaster: Forecaster = field(default_factory=Forecaster)
+    """What chunks and turns of the device will take; told of every chunk by the device."""
     acknowledgements: tuple[Samples, ...] = ()
     """At the voice's rate; none where the ladder has no such rung."""
     shares: Mapping[Stage, float] = field(default_factory=lambda: SHARES)

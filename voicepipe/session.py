@@ -27,7 +27,7 @@ from voicepipe.ears import Ears
 from voicepipe.engines.base import LlmStep, Transcript
 from voicepipe.errors import BadStart, ClientError, OutOfOrder, SessionLimit, Unsupported
 from voicepipe.ingest import Ingest
-from voicepipe.jobs import Jobs, Spoken
+from voicepipe.jobs import Jobs, Spoken, is_whole
 from voicepipe.services import Services
 from voicepipe.wire import messages as wire
 from voicepipe.wire.native import decode_client, encode_server
@@ -76,6 +76,7 @@ class Session:
             Ingest(start.audio.rate, start.audio.channels),
             services.engines.vad,
             services.device,
+            services.forecaster,
             serial,
             heard=lambda event, when, now: self._pump(self._turns.on_endpoint(event, when, now)),
             deaf=lambda code: self._pump(self._turns.on_deaf(code, self._clock())),
@@ -86,6 +87,7 @@ class Session:
         self._jobs = Jobs(ident, services.engines, self._ears.ring, start.output_rate)
         settings = _turn_settings(services, start, budget_ms, self._jobs.output_rate)
         self._turns = services.make_turns(ident, settings, serial)
+        self._turns.on_outlook(services.forecaster.outlook())
         self._outbox: asyncio.Queue[wire.ServerMessage | wire.AudioFrame] = asyncio.Queue(OUTBOX_FRAMES)
         services.observer.lease_taken("llm")
         self._told_epoch = 0
@@ -255,8 +257,7 @@ class Session:
         for command in commands:
             match command:
                 case core.Submit():
-                    call, blocking = self._jobs.call(command, self._turns.span(), self._clock())
-                    device.submit(command.work, call, blocking=blocking, answer=self._on_outcome)
+                    self._submit(command)
                 case core.Retire(epoch, revision):
                     self._jobs.abandon_reply()
                     device.retire(self._ident, epoch, revision)
@@ -266,8 +267,14 @@ class Session:
                     device.withdraw(work)
                 case _:
                     self._announce(command)
-        self._claim.update(self._services.engines.asr_second is not None and self._turns.wants_device)
+        self._claim.update(self._turns.latest_start(self._clock()))
         self._arm()
+
+    def _submit(self, command: core.Submit) -> None:
+        services = self._services
+        chunk = self._jobs.call(command, self._turns.span(), self._clock())
+        work = services.forecaster.price(command.work, chunk.load, command.way)
+        services.device.submit(work, chunk.call, blocking=chunk.blocks, answer=self._on_outcome, is_whole=is_whole)
 
     def _announce(self, command: core.TurnCommand) -> None:
         if isinstance(command, core.TurnEnded):
@@ -284,6 +291,9 @@ class Session:
         self._turn_over.set()
         self._services.observer.turn_ended(record.verdict.value, record.felt_estimate_s, record.system_s)
         self._services.on_record(self._ident, record)
+        for way in record.ways:
+            self._services.forecaster.on_way(way)
+        self._turns.on_outlook(self._services.forecaster.outlook())
 
     def _send(self, message: wire.ServerMessage | wire.AudioFrame) -> None:
         try:
@@ -368,8 +378,6 @@ def _turn_settings(
         reply=ReplySettings(
             PlayoutSettings(output_rate),
             max_tokens=config.max_reply_tokens,
-            clause_s=services.clause_s,
-            first_audio_s=services.first_audio_s,
             may_cut=may_cut,
             hurried=may_cut and services.achievable_ms is not None and services.achievable_ms > budget_ms,
         ),

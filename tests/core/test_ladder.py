@@ -10,6 +10,7 @@ import pytest
 from voicepipe.core.acknowledge import AcknowledgeSettings
 from voicepipe.core.budget import Ledger
 from voicepipe.core.events import Acknowledged, Line, ReplyAudio, Submit, Work, WorkClass, WorkKind
+from voicepipe.core.forecast import Outlook
 from voicepipe.core.ladder import Ladder, content_in_s, is_late
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
@@ -20,7 +21,7 @@ from voicepipe.core.utterance import DecodeSettings, Utterance
 RATE = 1000
 SOUND = b"\x01\x00" * 50
 SETTINGS = TurnSettings(
-    reply=ReplySettings(PlayoutSettings(RATE, frame_s=0.1), clause_s=0.1, first_audio_s=0.05),
+    reply=ReplySettings(PlayoutSettings(RATE, frame_s=0.1)),
     patience=OPERATING_POINTS["fast"],
     instructions="Be brief.",
     downlink_s=0.0,
@@ -28,6 +29,7 @@ SETTINGS = TurnSettings(
     second_pass=True,
     may_shrink=True,
 )
+OUTLOOK = Outlook(reading_s=0.1, audio_s=0.05, audio_base_s=0.05)
 SPEECH_END = 10.0
 """The deadline is 10.2."""
 
@@ -41,7 +43,7 @@ def heard(number: int = 1) -> Turn:
     utterance = Utterance(0, _work, DecodeSettings())
     utterance.on_voiced(8_000, 16_000, 0.0)
     ledger = Ledger(number, SETTINGS.budget_s, SETTINGS.downlink_s)
-    turn = Turn(number, utterance, ledger, opened=9.0, progress=9.0)
+    turn = Turn(number, utterance, ledger, opened=9.0, progress=9.0, voiced=9.0, outlook=OUTLOOK)
     utterance.on_pause(16_000)
     ledger.on_soft_end(SPEECH_END, SPEECH_END)
     return turn
@@ -53,7 +55,7 @@ def _work(kind: WorkKind, klass: WorkClass) -> Work:
 
 def committed(at: float = 10.1, *, begun: float = 10.04, number: int = 1) -> Turn:
     turn = heard(number)
-    turn.reply = Reply(ReplyId("s", number, 1, 0), SETTINGS.reply, turn.ledger, count(1))
+    turn.reply = Reply(ReplyId("s", number, 1, 0), SETTINGS.reply, turn.ledger, count(1), OUTLOOK)
     turn.reply.begin((Line("user", "Hello."),), begun)
     turn.phase, turn.said = Phase.COMMITTED, Line("user", "Hello.")
     turn.ledger.on_commit(at)
@@ -68,15 +70,23 @@ def rungs(turn: Turn) -> tuple[str, ...]:
 def test_what_is_expected_of_a_turn_without_a_reply_is_all_of_one() -> None:
     """Clause and audio, from now on; its deadline tells whether that is late."""
     turn = heard()
-    assert content_in_s(turn, SETTINGS, 10.0) == pytest.approx(0.15)
-    assert not is_late(turn, SETTINGS, 10.04)
-    assert is_late(turn, SETTINGS, 10.06)
+    assert content_in_s(turn, 10.0) == pytest.approx(0.15)
+    assert not is_late(turn, 10.04)
+    assert is_late(turn, 10.06)
 
 
 def test_before_the_speech_has_ended_nothing_is_late() -> None:
     """There is no deadline."""
-    turn = Turn(1, Utterance(0, _work, DecodeSettings()), Ledger(1, 0.2, 0.0), opened=9.0, progress=9.0)
-    assert not is_late(turn, SETTINGS, 1e9)
+    turn = Turn(
+        1,
+        Utterance(0, _work, DecodeSettings()),
+        Ledger(1, 0.2, 0.0),
+        opened=9.0,
+        progress=9.0,
+        voiced=9.0,
+        outlook=OUTLOOK,
+    )
+    assert not is_late(turn, 1e9)
 
 
 def test_the_smaller_model_takes_replies_that_would_be_late() -> None:

@@ -48,6 +48,7 @@ from voicepipe.core.events import (
     Work,
     WorkKind,
 )
+from voicepipe.core.forecast import Outlook
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import ReplySettings
@@ -128,7 +129,6 @@ class Conversation(RuleBasedStateMachine):
     ) -> None:
         self.settings = replace(
             SETTINGS,
-            reply=replace(SETTINGS.reply, clause_s=0.1, first_audio_s=0.05),
             patience=OPERATING_POINTS[point],
             manual=manual,
             auto_reply=auto_reply,
@@ -140,6 +140,7 @@ class Conversation(RuleBasedStateMachine):
             may_shrink=masks,
         )
         self.turns = self.make_turns("s", self.settings, count(1))
+        self.turns.on_outlook(Outlook(reading_s=0.1, audio_s=0.05, audio_base_s=0.05))
         self.take(self.turns.on_opened(self.now))
 
     # --- the user

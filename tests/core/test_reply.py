@@ -13,6 +13,7 @@ from voicepipe.core.clauses import ClauseSplitter
 from voicepipe.core.events import (
     Acknowledged,
     Line,
+    Load,
     ReplyAudio,
     ReplyDone,
     ReplyText,
@@ -22,16 +23,19 @@ from voicepipe.core.events import (
     Submit,
     Think,
     TurnCommand,
+    Way,
     Work,
     WorkClass,
     WorkKind,
 )
+from voicepipe.core.forecast import Forecaster, Measured, Outlook
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import Reply, ReplyId, ReplySettings, left_s
 
 RATE = 1000
 SETTINGS = ReplySettings(PlayoutSettings(RATE, frame_s=0.1), max_tokens=50)
 LINES = (Line("user", "hello"),)
+NOTHING_KNOWN = Outlook()
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +47,9 @@ def pcm(seconds: float) -> bytes:
     return b"\x01\x00" * round(seconds * RATE)
 
 
-def begun(now: float = 0.0, settings: ReplySettings = SETTINGS) -> Reply:
+def begun(now: float = 0.0, settings: ReplySettings = SETTINGS, outlook: Outlook = NOTHING_KNOWN) -> Reply:
     """A reply whose first thought has been asked for, not released."""
-    reply = Reply(ReplyId("s", 1, 2, 3), settings, Ledger(1, 0.2, 0.0), count(1))
+    reply = Reply(ReplyId("s", 1, 2, 3), settings, Ledger(1, 0.2, 0.0), count(1), outlook)
     reply.begin(LINES, now)
     return reply
 
@@ -112,19 +116,21 @@ def test_audio_ahead_of_the_release_is_bounded() -> None:
 
 
 def test_a_first_clause_that_would_come_too_late_is_cut_short() -> None:
-    """Where its audio could not meet the deadline any more; the verdict tells."""
+    """Where the audio of a typical clause could not meet the deadline any more; the verdict tells."""
 
     def thought(settings: ReplySettings, now: float) -> list[tuple[WorkKind, WorkClass]]:
         ledger = Ledger(1, 0.2, 0.0)
         ledger.on_soft_end(0.0, 0.05)
-        reply = Reply(ReplyId("s", 1, 2, 3), settings, ledger, count(1))
+        reply = Reply(ReplyId("s", 1, 2, 3), settings, ledger, count(1), forecaster.outlook())
         reply.begin((), 0.05)
-        return asked(reply.on_thought("Three words are", False, now))
+        return asked(reply.on_thought("Three words are", False, now, service_s=0.03))
 
-    quick = replace(SETTINGS, first_audio_s=0.05)
-    assert thought(quick, 0.14) == [THINK]
-    assert thought(quick, 0.16) == [SPEAK]
-    assert thought(replace(quick, may_cut=False), 0.16) == [THINK]
+    forecaster = Forecaster()
+    first_audio = Measured(WorkKind.SPEAK, Load("voice", 12, variant="first"), 0.05)
+    forecaster.seed([first_audio], [Way(read_s=0.03, thought_s=0.02, has_token=True)])
+    assert thought(SETTINGS, 0.12) == [THINK]
+    assert thought(SETTINGS, 0.14) == [SPEAK]  # 20 ms to the end of a typical clause, and 50 ms to its sound
+    assert thought(replace(SETTINGS, may_cut=False), 0.16) == [THINK]
 
 
 def test_where_every_reply_is_late_first_clauses_are_short_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,7 +311,7 @@ def test_works_carry_the_turns_deadline() -> None:
 # --- what is expected, and acknowledgements
 
 
-EXPECTING = replace(SETTINGS, clause_s=0.1, first_audio_s=0.04)
+EXPECTING = Outlook(reading_s=0.1, audio_s=0.04, audio_base_s=0.04)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +325,7 @@ def test_what_is_left_of_a_step_that_usually_takes_so_long(usual_s: float, elaps
 
 def test_content_is_expected_by_the_steps_that_are_left() -> None:
     """The clause and its audio; then the audio alone; then nothing."""
-    reply = begun(0.0, EXPECTING)
+    reply = begun(0.0, outlook=EXPECTING)
     assert reply.content_in_s(0.0) == pytest.approx(0.14)
     assert reply.content_in_s(0.06) == pytest.approx(0.08)
     reply.on_thought("One two three. ", False, 0.08)
@@ -331,7 +337,7 @@ def test_content_is_expected_by_the_steps_that_are_left() -> None:
 
 def test_a_clause_cut_short_is_expected_like_any_other() -> None:
     """Later clauses change nothing: the first content is there."""
-    reply = begun(0.0, EXPECTING)
+    reply = begun(0.0, outlook=EXPECTING)
     reply.on_thought("One. Two. Three. ", True, 0.05)
     reply.on_spoken(pcm(0.1), True, 0.06)
     assert reply.content_in_s(9.0) == 0.0

@@ -10,7 +10,6 @@ import pytest
 
 from voicepipe.core.events import Work, WorkClass, WorkKind
 from voicepipe.core.scheduler import (
-    AGE_LIMIT_S,
     LAPSE_S,
     Discard,
     DiscardReason,
@@ -20,8 +19,8 @@ from voicepipe.core.scheduler import (
     Scheduler,
     SchedulerSnapshot,
     is_stale,
-    latest_start,
 )
+from voicepipe.core.waiting import AGE_LIMIT_S, latest_start
 
 PLACEMENT = dict.fromkeys(WorkKind, "main") | {WorkKind.HEAR: "ears"}
 
@@ -168,9 +167,35 @@ def test_without_deadlines_the_first_come_goes_first() -> None:
 
 def test_what_can_no_longer_meet_its_deadline_runs_after_all_that_can() -> None:
     """Decided when the lane is free: 1 was in time when it came. It would have been first, and cost 2 its own."""
-    works = [started(1, 0.05), started(2, 0.2), started(3, None), work(4, klass=WorkClass.ASR)]
+    first = started(1, 0.05, session="b")
+    works = [first, started(2, 0.2), started(3, None), work(4, klass=WorkClass.ASR)]
     assert order(works, free_at=0.04) == [1, 2, 3, 4]
     assert order(works, free_at=0.06) == [2, 3, 1, 4]
+
+
+def test_a_turn_that_is_late_is_not_passed_by_its_own_next_thought() -> None:
+    """1, the sound of the first clause, takes 60 ms and can no longer be in time; 2, the thoughts about the second,
+    takes 20 and could. Another session's work goes first as before."""
+    sound, thought = started(1, 0.2, 0.06), started(2, 0.2, 0.02)
+    other = started(3, 0.3, 0.02, session="b")
+    assert order([sound, thought, other], free_at=0.1) == [1, 2, 3]
+    assert order([sound, thought, other], free_at=0.15) == [3, 1, 2]
+    assert order([thought, sound, other], free_at=0.15) == [2, 3, 1]
+
+
+def test_what_waits_behind_its_own_late_work_is_in_time_again_without_it() -> None:
+    """The late one was withdrawn, or has begun."""
+    one = scheduler()
+    running, sound, thought = started(0, None, session="b"), started(1, 0.2, 0.06), started(2, 0.3, 0.02)
+    for each in (running, sound, thought):
+        one.on_submit(each, 0.0)
+    untimed = started(3, None, session="c")
+    one.on_submit(untimed, 0.1)
+    assert one.on_done(running, 0.15) == [Run(untimed, "main")]
+    one.on_withdraw(sound, 0.16)
+    later = started(4, 0.29, 0.0, session="d")
+    one.on_submit(later, 0.16)
+    assert one.on_done(untimed, 0.17) == [Run(thought, "main")]
 
 
 def test_the_instant_of_the_latest_start_is_in_time() -> None:

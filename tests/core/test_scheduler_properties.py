@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 
 from voicepipe.core.events import Work, WorkClass, WorkKind
 from voicepipe.core.scheduler import (
-    AGE_LIMIT_S,
-    GRID_S,
     LAPSE_S,
     MARGIN_S,
     Discard,
@@ -27,6 +25,7 @@ from voicepipe.core.scheduler import (
     SchedulerCommand,
     is_stale,
 )
+from voicepipe.core.waiting import AGE_LIMIT_S, GRID_S
 
 PLACEMENT = dict.fromkeys(WorkKind, "main") | {WorkKind.HEAR: "ears"}
 
@@ -77,9 +76,18 @@ class Model:
             return True
         return min(starts) - self.now >= (work.bound_s or inf) + MARGIN_S
 
+    def passes_its_own(self, one: Waiter, lane: str) -> bool:
+        """It is in time, and an earlier work of its session and class is not."""
+        if one.latest_start == inf or one.latest_start < self.now:
+            return False
+        before = self.waiting[lane][: self.waiting[lane].index(one)]
+        own = [w for w in before if (w.work.session, w.work.klass) == (one.work.session, one.work.klass)]
+        return any(waiter.latest_start < self.now for waiter in own)
+
     def first(self, lane: str) -> Waiter | None:
         # min() keeps the first of equals, and the list is in order of arrival.
-        first = min(self.waiting[lane], key=lambda waiter: waiter.rank(self.now), default=None)
+        orderly = [waiter for waiter in self.waiting[lane] if not self.passes_its_own(waiter, lane)]
+        first = min(orderly, key=lambda waiter: waiter.rank(self.now), default=None)
         return first if first is not None and self.allowed(first.work) else None
 
     def has_room(self, lane: str) -> bool:
@@ -112,7 +120,8 @@ class Model:
         # Whoever starts waits behind a lower class for no more than the chunk that was running when it came.
         assert not [waiter for waiter in others if waiter.work.klass < one.work.klass]
         assert self.allowed(one.work)
-        peers = [waiter for waiter in others if waiter.work.klass == one.work.klass]
+        assert not self.passes_its_own(one, lane)
+        peers = [w for w in others if w.work.klass == one.work.klass and not self.passes_its_own(w, lane)]
         in_time = [waiter.latest_start for waiter in peers if self.now <= waiter.latest_start < inf]
         since = one.waits_since(self.now)
         if since is None:

@@ -17,6 +17,7 @@ from voicepipe.core.events import (
     EndpointEvent,
     FinalTranscript,
     Line,
+    Load,
     Lull,
     Onset,
     PartialTranscript,
@@ -42,11 +43,13 @@ from voicepipe.core.events import (
     TurnFailed,
     Verdict,
     Voiced,
+    Way,
     Withdraw,
     Work,
     WorkClass,
     WorkKind,
 )
+from voicepipe.core.forecast import Forecaster, Measured, Outlook
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import ReplySettings
@@ -1276,12 +1279,14 @@ def test_reading_that_fails_costs_nothing() -> None:
 # --- acknowledgements and second passes
 
 MASKS = AcknowledgeSettings(sounds=(pcm(0.1),), one_in=1, lead_s=0.01)
-SLOW_REPLY = replace(SETTINGS.reply, clause_s=9.0)
+SLOW_REPLY = Outlook(reading_s=9.0)
 
 
 def masked(**changes: object) -> Talk:
     """Speech has ended at 1.0, the turn is committed at 1.1, and the model thinks. The deadline is 1.2."""
-    talk = Talk(acknowledge=MASKS, reply=SLOW_REPLY, **changes).until_final()
+    talk = Talk(acknowledge=MASKS, **changes)
+    talk.turns.on_outlook(SLOW_REPLY)
+    talk.until_final()
     talk.silence(0.1, 1.1)
     assert talk.turns.snapshot().phase is Phase.COMMITTED
     return talk
@@ -1289,7 +1294,9 @@ def masked(**changes: object) -> Talk:
 
 def test_nothing_is_acknowledged_before_the_commit() -> None:
     """The deadline may pass: who has not finished is not told "mm-hm"."""
-    talk = Talk(acknowledge=MASKS, reply=SLOW_REPLY, manual=True).until_final()
+    talk = Talk(acknowledge=MASKS, manual=True)
+    talk.turns.on_outlook(SLOW_REPLY)
+    talk.until_final()
     assert [c for c in talk.wait(1.5) if isinstance(c, Acknowledged | ReplyAudio)] == []
 
 
@@ -1365,16 +1372,16 @@ def test_a_second_pass_that_fails_does_not_fail_the_turn() -> None:
 def test_the_device_is_wanted_from_the_first_word_until_the_answer_has_been_made() -> None:
     """Background runs when the answer is only played, and when nobody talks."""
     talk = Talk()
-    assert not talk.turns.wants_device
+    assert talk.turns.latest_start(0.0) is None
     talk.until_final()
-    assert talk.turns.wants_device
+    assert talk.turns.latest_start(1.05) is not None
     talk.silence(0.1, 1.1)
     talk.think("Yes. ", 1.12, last=True)
-    assert talk.turns.wants_device
+    assert talk.turns.latest_start(1.13) is not None
     talk.say(2.0, 1.15)
-    assert talk.turns.snapshot().phase is Phase.COMMITTED and not talk.turns.wants_device
+    assert talk.turns.snapshot().phase is Phase.COMMITTED and talk.turns.latest_start(1.15) is None
     talk.wait(9.0)
-    assert talk.turns.snapshot().phase is Phase.ENDED and not talk.turns.wants_device
+    assert talk.turns.snapshot().phase is Phase.ENDED and talk.turns.latest_start(9.0) is None
 
 
 # --- the turn model ----------------------------------------------------------------------------------------------
@@ -1486,3 +1493,62 @@ def test_a_question_that_comes_to_nothing_leaves_the_words_alone(how: str) -> No
         talk.turns.on_discarded(question)
     assert kinds(talk.silence(0.224, 1.23)) == []
     assert "Committed" in kinds(talk.silence(0.256, 1.26))
+
+
+# --- what the device is to keep free for it --------------------------------------------------------------
+
+
+def test_while_the_user_speaks_the_turn_may_end_with_the_last_sound_that_was_heard() -> None:
+    """The earliest deadline moves on with the speech."""
+    talk = Talk()
+    assert talk.turns.latest_start(0.0) is None
+    talk.speak(0.0)
+    assert talk.turns.latest_start(0.01) == pytest.approx(0.2)
+    talk.voiced(0.3, 0.3)
+    assert talk.turns.latest_start(0.31) == pytest.approx(0.5)
+
+
+def test_from_the_pause_on_the_deadline_stands_and_what_is_left_shrinks() -> None:
+    """Decode 60 ms (bound 90), reading 20, thinking 30, first audio 40 (bound 60). Once that is there, the user may
+    still go on; once it plays, another clause must be there in time."""
+    forecaster = Forecaster()
+    chunks = [
+        Measured(WorkKind.FINAL, Load("asr", 1.0), 0.06),
+        Measured(WorkKind.SPEAK, Load("tts", 12, variant="first"), 0.04),
+    ]
+    forecaster.seed(chunks, [Way(read_s=0.02, thought_s=0.03, has_token=True)])
+    talk = Talk(warm=False)
+    talk.turns.on_outlook(forecaster.outlook())
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    assert talk.turns.latest_start(1.0) == pytest.approx(1.2 - 0.09 - 0.09)
+    talk.soft_end(1.0)
+    assert talk.turns.latest_start(1.0) == pytest.approx(1.2 - 0.09)
+    talk.hear("Hello there.", 1.06)
+    assert talk.turns.latest_start(1.06) == pytest.approx(1.2 - 0.09)
+    talk.think("Hi ", 1.07)
+    assert talk.turns.latest_start(1.07) == pytest.approx(1.2 - 0.07)
+    talk.think("you. ", 1.08)
+    assert talk.turns.latest_start(1.08) == pytest.approx(1.2 - 0.06)
+    talk.say(0.5, 1.09)
+    assert talk.turns.latest_start(1.09) == pytest.approx(1.29 - 0.09 - 0.09)
+    talk.silence(0.1, 1.1)
+    assert talk.turns.snapshot().phase is Phase.COMMITTED
+    assert talk.turns.latest_start(1.2) == pytest.approx(1.6 - 0.09, abs=1.5 / RATE)
+    talk.think("Bye.", 1.2, last=True)
+    talk.say(0.5, 1.3)
+    assert talk.turns.latest_start(1.3) is None
+
+
+def test_the_record_tells_what_was_expected_at_each_boundary() -> None:
+    """The pause, the final text, the clause, its audio, the commit."""
+    talk = Talk().until_committed()
+    talk.think("Hi you. ", 1.2, last=True)
+    talk.say(0.5, 1.25)
+    talk.turns.on_sent(talk.turns.epoch, 1.25)
+    talk.wait(9.0)
+    (ended,) = [command for command in talk.last if isinstance(command, TurnEnded)]
+    assert [forecast.stage for forecast in ended.record.forecasts] == [
+        *(Stage.ASR, Stage.LLM, Stage.LLM),
+        *(Stage.TTS, Stage.SEND),
+    ]

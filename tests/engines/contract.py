@@ -17,6 +17,7 @@ from voicepipe.engines.base import (
     LlmStep,
     Prompt,
     Samples,
+    StepSize,
     Tts,
     TtsStep,
     TurnModel,
@@ -101,7 +102,14 @@ async def _steps(generation: Any, placement: str) -> list[LlmStep]:
     steps: list[LlmStep] = []
     while not steps or steps[-1].finish is None:
         assert len(steps) < MAX_STEPS, "a generation that does not end"
+        size = generation.next_size()
+        assert size.variant in ("prefill", "decode") and size.units > 0 and size.context >= 0
         steps.append(await settled(generation.step(), placement))
+        assert not steps[-1].cut
+        if size.variant == "decode":
+            assert steps[-1].tokens <= size.units and not steps[-1].prefilled
+        elif len(steps) > 1:  # the first may be an estimate
+            assert steps[-1].prefilled <= size.units
     return steps
 
 
@@ -138,6 +146,8 @@ async def _spoken(synthesis: Any, placement: str) -> list[TtsStep]:
     steps: list[TtsStep] = []
     while not steps or not steps[-1].last:
         assert len(steps) < MAX_STEPS, "a clause that does not end"
+        size = synthesis.next_size()
+        assert size.units >= 0 and (size.variant == "first" or steps) and size.variant in ("first", "later")
         steps.append(await settled(synthesis.step(), placement))
     return steps
 
@@ -158,6 +168,7 @@ async def check_tts(tts: Tts, texts: Iterable[str] = ("Hello there.", "One, two,
     for text in ("", " ", "...", "\N{SLIGHTLY SMILING FACE}"):
         await _spoken(tts.synthesize(text, context(), first=False), tts.placement)
     left = tts.synthesize("This clause is let go of.", context(), first=True)
+    assert left.next_size() == StepSize("first", len("This clause is let go of."))
     left.cancel()
     begun = tts.synthesize("This one too, after its first piece.", context(), first=True)
     await settled(begun.step(), tts.placement)

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from voicepipe.engines.base import ChatMessage, Context, LlmStep, Prompt
+from voicepipe.engines.base import ChatMessage, Context, LlmStep, Prompt, StepSize
 from voicepipe.engines.llamacpp import LlamaCpp, _Runtime
 from voicepipe.engines.slot import Generation, Slot, TextStream
+from voicepipe.engines.unread import MESSAGE_TOKENS
 from voicepipe.errors import ConfigError, EngineBusy, EngineError, ModelCorrupt, ModelMissing
 
 CONTEXT = Context("s", 1, 1, 1)
@@ -288,8 +289,24 @@ class TestLeases:
         for leased in held:
             leased.close()
 
+    def test_the_size_of_a_step_is_known_before_it(self, slot: Slot) -> None:
+        """Of the first one about: characters stand for tokens. What has been read leaves little to read."""
+        generation = slot.generate(Prompt(PARIS, 5), CONTEXT)
+        assert generation.next_size() == StepSize("prefill", slot.runtime.limits.prefill, 0)
+        sizes, steps = [], []
+        while not steps or steps[-1].finish is None:
+            sizes.append(generation.next_size())
+            steps.append(generation.step())
+        read = [(size.units, step.prefilled) for size, step in zip(sizes, steps, strict=True) if step.prefilled]
+        assert all(told == did for told, did in read[1:])
+        assert sizes[-1].variant == "decode" and sizes[-1].context > sizes[0].context
+        again = slot.generate(Prompt(PARIS, 5), CONTEXT)
+        told = again.next_size()
+        assert (told.variant, told.units) == ("prefill", MESSAGE_TOKENS)
+        assert again.step().prefilled <= 2 * MESSAGE_TOKENS
+
     def test_a_cancelled_or_replaced_generation_computes_nothing(self, slot: Slot) -> None:
-        over = LlmStep("", 0, finish="stop")
+        over = LlmStep("", 0, finish="stop", cut=True)
         first = slot.generate(Prompt(PARIS, 9), CONTEXT)
         first.cancel()
         first.cancel()

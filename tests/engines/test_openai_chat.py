@@ -321,7 +321,7 @@ async def test_cancel_wakes_a_running_step_and_closes_the_stream() -> None:
         await host.asked.wait()
         generation.cancel()
         generation.cancel()
-        assert await step == LlmStep("", 0, finish="stop")
+        assert await step == LlmStep("", 0, finish="stop", cut=True)
         await host.hung_up.wait()
         assert not llm._closers
 

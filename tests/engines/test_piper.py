@@ -16,7 +16,7 @@ pytest.importorskip("piper")
 from piper.phoneme_ids import DEFAULT_PHONEME_ID_MAP  # noqa: E402
 
 from tests.engines import tiny_voice  # noqa: E402
-from voicepipe.engines.base import Context, Samples, TtsStep  # noqa: E402
+from voicepipe.engines.base import Context, Samples, StepSize, TtsStep  # noqa: E402
 from voicepipe.engines.piper import (  # noqa: E402
     Pacing,
     PiperSynthesis,
@@ -213,10 +213,10 @@ def test_cancel_ends_it_at_once(voice: PiperTts) -> None:
 
 
 def test_cancel_before_the_first_step_costs_no_work() -> None:
-    def never() -> TtsStep:
+    def never() -> tuple[TtsStep, StepSize]:
         raise AssertionError("worked on a cancelled clause")
 
-    synthesis = PiperSynthesis(iter(never, None))
+    synthesis = PiperSynthesis(iter(never, None), StepSize("first", 7))
     synthesis.cancel()
     assert synthesis.step().last
 

@@ -30,6 +30,7 @@ from voicepipe.core.events import (
     TurnRecord,
     Verdict,
     Waits,
+    Way,
 )
 
 
@@ -69,6 +70,7 @@ class Ledger:
         self._chunks: dict[Stage, list[Chunk]] = {stage: [] for stage in Stage}
         self._forecasts: list[Forecast] = []
         self._rungs: list[str] = []
+        self._ways: list[Way] = []
         self._attempts = 0
         self._wasted_s = 0.0
         self._reopened = 0
@@ -176,6 +178,10 @@ class Ledger:
         """A rung of the ladder was taken for the sake of the deadline."""
         self._rungs.append(name)
 
+    def on_way(self, way: Way) -> None:
+        """A reply has its first clause, or will never have one."""
+        self._ways.append(way)
+
     def on_refused(self) -> None:
         self._refused = True
 
@@ -187,9 +193,11 @@ class Ledger:
     @property
     def deadline(self) -> float | None:
         """Instant at which the first content must be handed to the socket; None before speech end."""
-        if self._speech_end is None:
-            return None
-        return self._speech_end + self._budget_s - self._downlink_s
+        return None if self._speech_end is None else self.due(self._speech_end)
+
+    def due(self, speech_end: float) -> float:
+        """The deadline of speech that ends then."""
+        return speech_end + self._budget_s - self._downlink_s
 
     @property
     def wasted_s(self) -> float:
@@ -217,6 +225,7 @@ class Ledger:
             parts=parts,
             forecasts=tuple(self._forecasts),
             rungs=tuple(self._rungs),
+            ways=tuple(self._ways),
         )
 
     # inner

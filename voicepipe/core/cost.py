@@ -139,7 +139,9 @@ class CostModel:
         _check(size, at_least_s)
         bound_s = self.bound_s(key, size)
         if bound_s is not None and at_least_s > bound_s:
-            self.on_chunk(key, size, at_least_s)
+            cost = self._costs[key]
+            cost.tail.judge(at_least_s / cost.mean.at(size))
+            cost.mean.fit(size, at_least_s, censored=True)
 
     def mean_s(self, key: CostKey, size: Size) -> float | None:
         """Positive."""
@@ -214,14 +216,17 @@ class _Mean:
     def at(self, size: Size) -> float:
         return self._at(self._row(size)) * self._unit_s
 
-    def fit(self, size: Size, service_s: float, *, outlier: float = OUTLIER) -> None:
+    def fit(self, size: Size, service_s: float, *, outlier: float = OUTLIER, censored: bool = False) -> None:
+        """`censored`: it would have taken longer. The average, below a share of which no mean falls, then stays
+        where it is if this chunk would lower it."""
         for index, value in ((1, size.units), (2, size.context)):
             if value and not self._scales[index]:
                 self._scales[index] = max(value, LEAST_SCALE)
         row = self._row(size)
         mean = self._at(row)
         service = min(service_s / self._unit_s, outlier * mean)
-        self._average = max(self._average + (1.0 - FORGETTING) * (service - self._average), 1e-6)
+        if service > self._average or not censored:
+            self._average = max(self._average + (1.0 - FORGETTING) * (service - self._average), 1e-6)
         error = (service - _dot(self._weights, row)) / mean
         scaled = [value / mean for value in row]
         for i, line in enumerate(self._information):

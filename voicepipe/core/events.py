@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 
 
@@ -85,6 +85,39 @@ class WorkClass(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """What a chunk has to do, as far as that is known before it runs. Units as `core.cost.Size` states them."""
+
+    model: str
+    units: float
+    context: float = 0.0
+    variant: str = ""
+    """As `core.cost.CostKey` states it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How far a reply has come on its way from the prompt to its first audio. Service in seconds."""
+
+    read_s: float = 0.0
+    """Of its steps up to the first token."""
+    thought_s: float = 0.0
+    """Of its steps after that one, up to the first clause."""
+    has_token: bool = False
+    clause_characters: int | None = None
+    """Length of the first clause; None while there is none."""
+    has_audio: bool = False
+    cut: bool = False
+    """It went no further, or its clause ended before it had to: it would have been longer."""
+
+    def after(self, service_s: float) -> Way:
+        """A step later."""
+        if self.has_token:
+            return replace(self, thought_s=self.thought_s + service_s)
+        return replace(self, read_s=self.read_s + service_s)
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """One chunk that a session wants done. Work for a turn that is not committed yet carries the epoch that
     its commit will open, so that a commit makes it current without touching it."""
@@ -99,10 +132,12 @@ class Work:
     klass: WorkClass
     deadline: float | None = None
     """Scheduler time at which the turn's budget ends; None where none runs."""
-    bound_s: float = 0.0
+    bound_s: float = field(default=0.0, compare=False)
     """Declared upper bound of this chunk's service; 0 where none is known."""
-    remaining_s: float = 0.0
+    remaining_s: float = field(default=0.0, compare=False)
     """Predicted service that must still follow this chunk before the deadline."""
+    load: Load | None = field(default=None, compare=False)
+    """What `bound_s` is for; None where nothing is declared."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -116,6 +151,8 @@ class Timing:
     queued: float
     started: float
     finished: float
+    whole: bool = field(default=True, kw_only=True)
+    """False: the chunk was cut off, and its service is the least that it would have taken."""
 
     @property
     def wait_s(self) -> float:
@@ -260,6 +297,8 @@ class Submit:
 
     work: Work
     task: Think | Speak | Rehear | None = None
+    way: Way | None = field(default=None, compare=False)
+    """Of the reply that a THINK belongs to, while it has no clause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,6 +550,8 @@ class TurnRecord:
     forecasts: tuple[Forecast, ...] = ()
     rungs: tuple[str, ...] = ()
     """Rungs of the ladder that were taken, in order."""
+    ways: tuple[Way, ...] = ()
+    """How far each of its replies came towards a first clause, in the order in which that was known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,17 +16,17 @@ from voicepipe.core.turn_state import Phase, Turn, TurnSettings
 from voicepipe.core.utterance import Span, Speaking
 
 
-def content_in_s(turn: Turn, settings: TurnSettings, now: float) -> float:
+def content_in_s(turn: Turn, now: float) -> float:
     """When the turn's first content is expected, from now: by what the steps to it usually take."""
     if turn.reply is not None:
         return turn.reply.content_in_s(now)
-    return settings.reply.clause_s + settings.reply.first_audio_s
+    return turn.outlook.clause_s + turn.outlook.audio_s
 
 
-def is_late(turn: Turn, settings: TurnSettings, now: float) -> bool:
+def is_late(turn: Turn, now: float) -> bool:
     """Will its content miss the deadline, as things stand? No deadline runs before the speech has ended."""
     deadline = turn.ledger.deadline
-    return deadline is not None and now + content_in_s(turn, settings, now) > deadline
+    return deadline is not None and now + content_in_s(turn, now) > deadline
 
 
 class Ladder:
@@ -39,13 +39,13 @@ class Ladder:
         """Whether the reply that begins now is left to the smaller model. While the user speaks no deadline runs,
         be there one of an earlier pause."""
         over = turn.phase is Phase.COMMITTED or turn.utterance.state is Speaking.PAUSE
-        return self._settings.may_shrink and over and is_late(turn, self._settings, now)
+        return self._settings.may_shrink and over and is_late(turn, now)
 
     def hear_again(self, turn: Turn, epoch: int, now: float) -> list[TurnCommand]:
         """Ask for a second pass over what `epoch` has committed, unless the turn is late as it is."""
         if not self._settings.second_pass or turn.typed or turn.said is None:
             return []
-        if self._settings.may_skip_pass and turn.reply is not None and is_late(turn, self._settings, now):
+        if self._settings.may_skip_pass and turn.reply is not None and is_late(turn, now):
             turn.ledger.on_rung(Rung.NO_SECOND_PASS)
             return []
         heard = turn.utterance
@@ -68,7 +68,7 @@ class Ladder:
         if at is None or now < at:
             return []
         assert reply is not None and deadline is not None
-        expected_s = 0.0 if user_sounds else content_in_s(turn, self._settings, now)
+        expected_s = 0.0 if user_sounds else content_in_s(turn, now)
         sound = self._acknowledger.decide(turn.number, epoch, deadline, expected_s, now)
         if sound is None:
             return []

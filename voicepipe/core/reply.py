@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from voicepipe.core.budget import Ledger
 from voicepipe.core.clauses import FIRST, HURRIED, ClauseSplitter, is_shortened
@@ -25,10 +25,12 @@ from voicepipe.core.events import (
     Submit,
     Think,
     TurnCommand,
+    Way,
     Work,
     WorkClass,
     WorkKind,
 )
+from voicepipe.core.forecast import Outlook
 from voicepipe.core.playout import (
     BYTES_PER_SAMPLE,
     AllHeard,
@@ -48,12 +50,8 @@ class ReplySettings:
     hold_s: float = 0.4
     """Audio made before the release: its first piece, unless that is very short. More would keep the device from
     hearing how the user ends."""
-    clause_s: float = 0.0
-    """What the first clause takes, from the beginning of the reply on, as far as is known."""
-    first_audio_s: float = 0.0
-    """What the first audio of a clause takes, as far as is known."""
     may_cut: bool = True
-    """A first clause that would come too late is cut short."""
+    """A first clause that is expected to come too late is cut short."""
     hurried: bool = False
     """Every reply is expected to come too late, so that first clauses are short from the start."""
     ahead_s: float = 3.0
@@ -79,7 +77,19 @@ class ReplyId:
 
 
 class Reply:
-    def __init__(self, ident: ReplyId, settings: ReplySettings, ledger: Ledger, serial: Iterator[int]) -> None:
+    def __init__(
+        self,
+        ident: ReplyId,
+        settings: ReplySettings,
+        ledger: Ledger,
+        serial: Iterator[int],
+        outlook: Outlook = Outlook(),  # noqa: B008 - a value
+    ) -> None:
+        """`outlook`: what is typical on the device."""
+        self.way = Way()
+        """How far it has come towards its first audio."""
+        self._outlook = outlook
+        self._small = False
         self.ident = ident
         self.playout = Playout(settings.playout)
         self._settings = settings
@@ -126,11 +136,11 @@ class Reply:
         """When its first content is expected, from now, by what the steps on the way to it usually take."""
         if self.playout.has_content:
             return 0.0
-        settings = self._settings
         if not self._first_clause:
-            return left_s(settings.first_audio_s, now - self._since)
-        clause_s = 0.0 if self._clauses else left_s(settings.clause_s, now - self._since)
-        return clause_s + settings.first_audio_s
+            return left_s(self._outlook.left_s(self.way), now - self._since)
+        if self._clauses:
+            return self._outlook.left_s(self.way)
+        return left_s(self._outlook.clause_s, now - self._since) + self._outlook.audio_s
 
     def owns(self, work: Work) -> bool:
         return (work.epoch, work.revision) == (self.ident.epoch, self.ident.revision)
@@ -142,31 +152,39 @@ class Reply:
         self._ledger.on_reply_begun(now)
         if small:
             self._ledger.on_rung(Rung.SMALL_MODEL)
-        self._thinking = True
+        self._small = small
         self._since = now
-        work = self._work(WorkKind.THINK, now)
-        return [Submit(work, Think(lines, self._settings.max_tokens, small))]
+        return [self._think(now, Think(lines, self._settings.max_tokens, small))]
 
-    def on_thought(self, text: str, finished: bool, now: float) -> list[TurnCommand]:
+    def on_thought(self, text: str, finished: bool, now: float, service_s: float = 0.0) -> list[TurnCommand]:
+        """A step of the model, which took `service_s`."""
         self._thinking = False
+        no_clause_yet = self.way.clause_characters is None
+        if no_clause_yet:
+            self.way = self.way.after(service_s)
         if text or finished:  # else it still reads
             self._ledger.on_llm_first(now)
+            self.way = replace(self.way, has_token=True)
         if text.strip():
             self._ledger.on_answer_first(now)
         self._clauses.extend(self._splitter.feed(text))
-        if self._first_clause:
-            self._hurry(now)
+        cut_short = self._first_clause and self._hurry(now)
         if finished:
             self._thought_out = True
             self._clauses.extend(self._splitter.flush())
-        if self._clauses:
+        if self._clauses and no_clause_yet:
             self._ledger.on_clause(now)
+            self._note_way(cut=cut_short)
+            self.way = replace(self.way, clause_characters=len(self._clauses[0]))
+            self.predict(now)
         return self._advance(now)
 
     def on_spoken(self, pcm: bytes, last: bool, now: float) -> list[TurnCommand]:
         self._speaking = False
-        if pcm:
+        if pcm and not self.way.has_audio:
             self._ledger.on_audio(now)
+            self.way = replace(self.way, has_audio=True)
+            self.predict(now)
         commands = self._translate(self.playout.on_audio(pcm, now))
         self._in_clause = not last
         return commands + self._advance(now)
@@ -186,22 +204,43 @@ class Reply:
     def on_timer(self, now: float) -> list[TurnCommand]:
         return self._translate(self.playout.on_timer(now)) + self._advance(now)
 
+    def on_dropped(self) -> None:
+        """It will not be gone on with."""
+        if self.way.clause_characters is None:
+            self._note_way(cut=True)
+
     def next_deadline(self) -> float | None:
         return self.playout.next_deadline()
 
+    def predict(self, now: float) -> None:
+        """A boundary between stages: note in the ledger what is expected from here on."""
+        stage = Stage.LLM if self.way.clause_characters is None else Stage.TTS
+        stage = Stage.SEND if self.way.has_audio else stage
+        self._ledger.on_predicted(stage, self._outlook.left_s(self.way), now)
+
     # inner
 
-    def _hurry(self, now: float) -> None:
-        """Nothing has been spoken yet: take the rung where that is needed, and note it where it was taken."""
+    def _note_way(self, *, cut: bool) -> None:
+        """Ways of the smaller model are no measure of those that are expected."""
+        if not self._small:
+            self._ledger.on_way(replace(self.way, cut=cut))
+
+    def _hurry(self, now: float) -> bool:
+        """Nothing has been spoken yet: take the rung where that is needed, and note it where it was taken. Was the
+        clause cut short of where it would have ended?"""
+        cut_short = False
         if not self._clauses and self._settings.may_cut and self._is_late(now):
             self._clauses.extend(self._splitter.cut_short())
+            cut_short = bool(self._clauses)
         if self._clauses and is_shortened(self._clauses[0]):
             self._ledger.on_rung(Rung.SHORT_CLAUSE)
+        return cut_short
 
     def _is_late(self, now: float) -> bool:
-        """Even if the clause ended here, its audio would miss the deadline or hardly meet it."""
+        """Were the model to go on to the end of a typical clause, its audio would miss the deadline or hardly meet
+        it."""
         deadline = self._ledger.deadline
-        return deadline is not None and now + self._settings.first_audio_s >= deadline
+        return deadline is not None and now + self._outlook.left_s(self.way) >= deadline
 
     def _advance(self, now: float) -> list[TurnCommand]:
         """Submit what may run next, and close the audio once everything has been said."""
@@ -209,8 +248,7 @@ class Reply:
         if not self._speaking and self._wants_audio(now):
             commands.append(self._speak(now))
         if not self._thinking and not self._thought_out and self._wants_text(now):
-            self._thinking = True
-            commands.append(Submit(self._work(WorkKind.THINK, now)))
+            commands.append(self._think(now))
         done = self._thought_out and not (self._clauses or self._speaking or self._in_clause)
         if done and not self._spoken_out:
             self._spoken_out = True
@@ -225,6 +263,11 @@ class Reply:
         if not self._released:  # speculate on the first clause only
             return self._first_clause and not self._clauses
         return len(self._clauses) < self._settings.pending_clauses
+
+    def _think(self, now: float, task: Think | None = None) -> Submit:
+        self._thinking = True
+        way = self.way if self.way.clause_characters is None else None
+        return Submit(self._work(WorkKind.THINK, now), task, way)
 
     def _speak(self, now: float) -> Submit:
         self._speaking = True

@@ -10,7 +10,8 @@ A lane runs `capacity` chunks at a time and never takes one back. Every submitte
    first to the third. Points of a grid are, so this is a total order.
 3. After those, what has no deadline; after that, what can no longer meet its own, so that one late turn does not
    make the next one late. Both in the order in which they came (the late: in which they became late), and ahead
-   of everything in their class once they have waited `AGE_LIMIT_S`, so that they do not starve.
+   of everything in their class once they have waited `AGE_LIMIT_S`, so that they do not starve. What is in time
+   does not pass an earlier work of its own session that is late (`core.waiting`).
 
 Background runs only in slack: nothing else waits on its lane, and no turn that has announced a start (`on_reserve`)
 would be made late by its bound.
@@ -25,14 +26,10 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from voicepipe.core.events import Stage, Work, WorkClass, WorkKind
+from voicepipe.core.waiting import Queue, Waiting
 
-GRID_S = 0.005
-"""Latest starts closer than this are no reason to let a short chunk wait for a long one."""
 MARGIN_S = 0.002
 """Slack that background leaves beyond its bound: the hand-off to the next chunk."""
-AGE_LIMIT_S = 1.0
-"""Waiting time after which what is late, or has no deadline, goes first in its class. Each such work takes one
-chunk a second from those in time, at most."""
 LAPSE_S = 1.0
 """An announced start that is this long past counts no more: whoever announced it does not come."""
 
@@ -99,87 +96,11 @@ def is_stale(work: Work, epoch: int, revision: int) -> bool:
     return work.kind.stage in _REPLY_STAGES and work.revision < revision
 
 
-def latest_start(work: Work) -> float:
-    """Scheduler time after which the work, begun, would miss its deadline; infinite without one."""
-    return inf if work.deadline is None else work.deadline - work.remaining_s - work.bound_s
-
-
-@dataclass(slots=True)
-class _Waiting:
-    work: Work
-    lane: _Lane
-    serial: int
-    queued: float
-    queue: _Queue | None = None
-    """Where it waits; None once it does not. A heap's entry is dead where this is another queue or none."""
-
-
-_Entry = tuple[float, float, int, _Waiting]
-"""Two sort keys and a serial number that no other entry of the heap has."""
-
-
-class _Queue:
-    """What waits on one lane in one class. Removal leaves a dead entry behind, which is dropped when it comes to
-    the top, or when the dead outnumber the living."""
-
-    def __init__(self) -> None:
-        self._timed: list[_Entry] = []
-        """By latest start; may hold late ones, until `first` comes upon them."""
-        self._untimed: list[_Entry] = []
-        """By arrival."""
-        self._late: list[_Entry] = []
-        """By when they became late, or arrived."""
-        self._living = 0
-
-    def __len__(self) -> int:
-        return self._living
-
-    def push(self, waiting: _Waiting) -> None:
-        waiting.queue = self
-        self._living += 1
-        start = latest_start(waiting.work)
-        if start == inf:
-            heappush(self._untimed, (waiting.queued, 0.0, waiting.serial, waiting))
-        else:
-            # An undeclared bound may be long: it does not pass a declared one.
-            heappush(self._timed, (start // GRID_S, waiting.work.bound_s or inf, waiting.serial, waiting))
-
-    def remove(self, waiting: _Waiting) -> None:
-        assert waiting.queue is self
-        waiting.queue = None
-        self._living -= 1
-        heaps = (self._timed, self._untimed, self._late)
-        if sum(map(len, heaps)) > 2 * self._living + 16:
-            for heap in heaps:
-                heap[:] = [entry for entry in heap if entry[-1].queue is self]
-                heapify(heap)
-
-    def first(self, now: float) -> _Waiting | None:
-        """The one to run at `now`. It stays until it is removed."""
-        timed, untimed, late = self._timed, self._untimed, self._late
-        while self._has(timed) and latest_start(timed[0][-1].work) < now:
-            *_, serial, waiting = heappop(timed)
-            heappush(late, (max(waiting.queued, latest_start(waiting.work)), 0.0, serial, waiting))
-        patient = [heap[0] for heap in (untimed, late) if self._has(heap)]
-        aged = [entry for entry in patient if entry[0] + AGE_LIMIT_S <= now]
-        if aged:
-            return min(aged)[-1]
-        if timed:
-            return timed[0][-1]
-        return patient[0][-1] if patient else None
-
-    def _has(self, heap: list[_Entry]) -> bool:
-        """Whether the heap has a living entry; it is on top then."""
-        while heap and heap[0][-1].queue is not self:
-            heappop(heap)
-        return bool(heap)
-
-
 class _Lane:
     def __init__(self, name: str, capacity: int) -> None:
         self.name = name
         self.capacity = capacity
-        self.queues = {klass: _Queue() for klass in WorkClass}
+        self.queues = {klass: Queue() for klass in WorkClass}
         self.running: dict[tuple[str, int], tuple[Work, float]] = {}
         """Each with when it was handed out."""
         self.last_ran = dict.fromkeys(WorkClass, (-inf, -inf))
@@ -191,7 +112,7 @@ class _Lane:
     def has_room(self) -> bool:
         return len(self.running) < self.capacity
 
-    def first(self, now: float) -> _Waiting | None:
+    def first(self, now: float) -> Waiting | None:
         for queue in self.queues.values():
             if queue and (waiting := queue.first(now)) is not None:
                 return waiting
@@ -255,7 +176,7 @@ class Scheduler:
         self._lanes = {name: _Lane(name, chunks) for name, chunks in capacity.items()}
         self._lane_of = {kind: self._lanes[name] for kind, name in placement.items()}
         self._max_queued = max_queued
-        self._waiting: dict[str, dict[int, _Waiting]] = {}
+        self._waiting: dict[str, dict[int, Waiting]] = {}
         """Per session, by work id."""
         self._newest: dict[str, tuple[int, int]] = {}
         """Epoch and revision below which a session's work is stale."""
@@ -270,7 +191,7 @@ class Scheduler:
         if len(lane.queues[work.klass]) >= self._max_queued:
             return [Reject(work)]
         self._serial += 1
-        waiting = _Waiting(work, lane, self._serial, now)
+        waiting = Waiting(work, self._serial, now)
         self._waiting.setdefault(work.session, {})[work.id] = waiting
         lane.queues[work.klass].push(waiting)
         return self._dispatch(lane, now)
@@ -307,10 +228,10 @@ class Scheduler:
     def on_promote(self, session: str, epoch: int, now: float) -> list[SchedulerCommand]:
         """Waiting works of this epoch now belong to a started turn; they keep their place in time."""
         for waiting in list(self._waiting.get(session, {}).values()):
-            work, lane = waiting.work, waiting.lane
+            work, lane = waiting.work, self._lane_of[waiting.work.kind]
             if work.epoch == epoch and work.klass > WorkClass.STARTED:
                 lane.queues[work.klass].remove(waiting)
-                started = _Waiting(replace(work, klass=WorkClass.STARTED), lane, waiting.serial, waiting.queued)
+                started = Waiting(replace(work, klass=WorkClass.STARTED), waiting.serial, waiting.queued)
                 self._waiting[session][work.id] = started
                 lane.queues[WorkClass.STARTED].push(started)
         return self.on_timer(now)  # it may have been background that was held back
@@ -360,10 +281,10 @@ class Scheduler:
         start = self._reservations.earliest()
         return start is None or start - now >= (work.bound_s or inf) + MARGIN_S
 
-    def _remove(self, waiting: _Waiting) -> None:
+    def _remove(self, waiting: Waiting) -> None:
         """From the queue and from the index."""
         work = waiting.work
-        waiting.lane.queues[work.klass].remove(waiting)
+        self._lane_of[work.kind].queues[work.klass].remove(waiting)
         of_session = self._waiting[work.session]
         del of_session[work.id]
         if not of_session:

@@ -44,10 +44,12 @@ from voicepipe.core.events import (
     TurnEnded,
     TurnFailed,
     Voiced,
+    Way,
     Work,
     WorkClass,
     WorkKind,
 )
+from voicepipe.core.forecast import Outlook
 from voicepipe.core.history import History
 from voicepipe.core.ladder import Ladder
 from voicepipe.core.patience import FINISHED, Speaker, is_open, text_score
@@ -63,6 +65,7 @@ STEP_SMOOTHING = 0.3
 class Turns:
     def __init__(self, session: str, settings: TurnSettings, serial: Iterator[int]) -> None:
         """`serial` issues work ids; the session may draw from it too."""
+        self._outlook = Outlook()
         self._session = session
         self._settings = settings
         self._serial = serial
@@ -84,6 +87,10 @@ class Turns:
         """The session begins: read the instructions before anybody speaks."""
         return self._read()
 
+    def on_outlook(self, outlook: Outlook) -> None:
+        """What is typical on the device by now; before the first, nothing is expected to take any time."""
+        self._outlook = outlook
+
     # the user's voice
 
     def on_endpoint(self, event: EndpointEvent, when: float, now: float) -> list[TurnCommand]:
@@ -92,7 +99,7 @@ class Turns:
             case Onset(start) | Resumed(start):
                 return self._on_speech(start, now)
             case Voiced(samples, at):
-                return self._on_voiced(samples, at, now)
+                return self._on_voiced(samples, at, when, now)
             case Lull():
                 turn = self._hearing(Speaking.SPEECH)
                 return [] if turn is None else turn.utterance.on_lull(event, self._step_s)
@@ -161,7 +168,9 @@ class Turns:
         if work.kind is WorkKind.WARM:
             return self._reading.on_step(work, finished)
         reply = self._reply_of(work, timing, now)
-        return [] if reply is None else self._settle(reply.on_thought(text, finished, now), now)
+        if reply is None:
+            return []
+        return self._settle(reply.on_thought(text, finished, now, timing.service_s), now)
 
     def on_spoken(self, work: Work, pcm: bytes, last: bool, timing: Timing, now: float) -> list[TurnCommand]:
         reply = self._reply_of(work, timing, now)
@@ -298,20 +307,37 @@ class Turns:
     def epoch(self) -> int:
         return self._epoch
 
-    @property
-    def wants_device(self) -> bool:
-        """Somebody speaks, or an answer is being made: background would be in the way."""
-        turn = self._turn
-        if turn is None or turn.phase is Phase.ENDED:
-            return False
-        return turn.phase is Phase.HEARING or (turn.reply is not None and not turn.reply.made)
-
     def span(self) -> Span | None:
         """What a decode that starts now should hear; None before the first turn."""
         turn = self._turn
         if turn is None:
             return None
         return Span(turn.number, turn.utterance.start, turn.utterance.speech_samples)
+
+    def latest_start(self, now: float) -> float | None:
+        """By when the next chunk of the present turn has to begin; None where none is to be expected: between
+        turns, and once all of the reply has been made.
+
+        While the user may go on, the turn may end at any moment: the earliest deadline that it can have is that of
+        speech which ended with the last sound that was heard, so that this moves on with every frame. From the
+        pause on the deadline stands, until the first content is ready; after that, another clause has to be made
+        before playback, which can begin now at the earliest, has come to the end of what there is."""
+        turn = self._turn
+        if turn is None or turn.phase is Phase.ENDED:
+            return None
+        reply, deadline = turn.reply, turn.ledger.deadline
+        if turn.phase is Phase.COMMITTED:
+            if reply is None or reply.made:
+                return None
+            if reply.playout.has_content:
+                return now + reply.playout.ahead_s(now) - self._outlook.needed_s(Way())
+            return now if deadline is None else deadline - self._outlook.needed_s(reply.way)
+        if turn.utterance.state is Speaking.SPEECH or deadline is None:
+            return turn.ledger.due(turn.voiced) - self._outlook.needed_s(Way(), final=True)
+        if reply is not None and reply.way.has_audio:
+            return turn.ledger.due(now) - self._outlook.needed_s(Way(), final=True)
+        way = Way() if reply is None or turn.utterance.awaiting_final else reply.way
+        return deadline - self._outlook.needed_s(way)
 
     def snapshot(self) -> TurnSnapshot:
         phase = Phase.ENDED if self._turn is None else self._turn.phase
@@ -332,15 +358,17 @@ class Turns:
             return self._open_spoken(start, now)
         if turn.phase is Phase.HEARING and not turn.utterance.commit_asked:
             # A reply that was made ahead stays valid as long as the text does not change.
+            turn.voiced = now
             return turn.utterance.on_resumed()
         elif self._settings.interruptible:
             self._candidate = start
         return []
 
-    def _on_voiced(self, samples: int, at: int, now: float) -> list[TurnCommand]:
+    def _on_voiced(self, samples: int, at: int, when: float, now: float) -> list[TurnCommand]:
         turn = self._hearing(Speaking.SPEECH)
         if turn is None:
             return self._weigh_candidate(samples / RATE_HZ, now)
+        turn.voiced = when
         commands = turn.utterance.on_voiced(samples, at, self._step_s)
         if at - turn.utterance.start >= self._settings.max_turn_s * RATE_HZ:
             turn.utterance.commit_asked = True
@@ -362,11 +390,18 @@ class Turns:
         turn.progress = now
         commands = turn.utterance.on_pause(at)
         text = turn.utterance.text
-        return commands if text is None else commands + self._on_final(turn, text, now)
+        if text is not None:
+            return commands + self._on_final(turn, text, now)
+        if self._settings.auto_reply:
+            left_s = self._outlook.final_s + self._outlook.left_s(Way())
+            turn.ledger.on_predicted(Stage.ASR, left_s, now)
+        return commands
 
     def _on_final(self, turn: Turn, text: str, now: float) -> list[TurnCommand]:
         turn.ledger.on_asr_final(now)
         commands = self._answer_ahead(turn, text, self._settings.max_attempts, now)
+        if turn.reply is not None:
+            turn.reply.predict(now)
         return commands + (self._maybe_commit(turn, now) or self._judge(turn))
 
     def _on_ahead(self, turn: Turn, text: str, certain: str, now: float) -> list[TurnCommand]:
@@ -430,6 +465,7 @@ class Turns:
         if turn.reply is None:
             again = self._ladder.hear_again(turn, self._epoch, now)
             return commands + again + self._end(turn, now, expects_reply=False)
+        turn.reply.predict(now)
         commands += turn.reply.on_release(now)
         return self._settle(commands + self._ladder.hear_again(turn, self._epoch, now), now)
 
@@ -514,10 +550,12 @@ class Turns:
             )
 
         utterance = Utterance(start, make_work, self._settings.decode)
-        self._turn = Turn(number, utterance, ledger, opened=now, progress=now)
+        self._turn = Turn(number, utterance, ledger, opened=now, progress=now, voiced=now, outlook=self._outlook)
         return self._turn
 
     def _end(self, turn: Turn, now: float, *, empty: bool = False, expects_reply: bool = True) -> list[TurnCommand]:
+        if turn.reply is not None:
+            turn.reply.on_dropped()
         turn.phase, turn.reply = Phase.ENDED, None
         if not (turn.reopened or turn.typed):
             self._speaker.on_clean_turn()
@@ -550,7 +588,7 @@ class Turns:
             turn.answered = normalised(text)
         ident = ReplyId(self._session, turn.number, epoch, self._revision)
         small = self._ladder.wants_small_model(turn, now)
-        turn.reply = Reply(ident, self._settings.reply, turn.ledger, self._serial)
+        turn.reply = Reply(ident, self._settings.reply, turn.ledger, self._serial, turn.outlook)
         turn.progress = now
         turn.attempts += 1
         return self._reading.stop() + turn.reply.begin(tuple(lines), now, small=small)
@@ -560,6 +598,7 @@ class Turns:
         if turn.reply is None:
             return []
         turn.ledger.on_reply_dropped()
+        turn.reply.on_dropped()
         turn.reply = turn.answered = None
         self._revision += 1
         return [Retire(self._epoch + 1, self._revision)]

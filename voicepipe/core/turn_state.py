@@ -10,6 +10,7 @@ from voicepipe.core.acknowledge import AcknowledgeSettings
 from voicepipe.core.blame import SHARES
 from voicepipe.core.budget import Ledger
 from voicepipe.core.events import Line, Stage
+from voicepipe.core.forecast import Outlook
 from voicepipe.core.patience import Patience
 from voicepipe.core.reply import Reply, ReplySettings
 from voicepipe.core.utterance import DecodeSettings, Utterance
@@ -79,6 +80,10 @@ class Turn:
     opened: float
     progress: float
     """When an engine last delivered, or was first asked."""
+    voiced: float
+    """When the user was last heard to speak: the speech cannot have ended before that."""
+    outlook: Outlook = field(default_factory=Outlook)
+    """What was typical on the device when it began."""
     phase: Phase = Phase.HEARING
     reply: Reply | None = None
     answered: str | None = None

@@ -44,6 +44,18 @@ class Context:
     """Time left until the turn's deadline; None where no deadline runs yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class StepSize:
+    """How much the next step has to do, as far as that is known before it runs: what its cost depends on."""
+
+    variant: Literal["prefill", "decode", "first", "later"]
+    units: float
+    """Tokens that a "prefill" reads or a "decode" makes at most, those that are only tried included; characters
+    that a "first" piece begins to speak; samples of a "later" piece."""
+    context: float = 0.0
+    """Tokens that the model attends to beside them."""
+
+
 # --- Vad -------------------------------------------------------------------------------------------------
 
 
@@ -178,10 +190,17 @@ class LlmStep:
     """Prompt tokens computed by this step: a unit of cost."""
     finish: Literal["stop", "length"] | None = None
     """None while there is more to come."""
+    cut: bool = False
+    """Cancelled before it was done: how long it took says little about what it would have taken."""
 
 
 class Generation(Protocol):
     """One reply being made, a bounded chunk at a time. After `finish` or `cancel`, `step` is not called."""
+
+    def next_size(self) -> StepSize:
+        """Of the next step. Read on the loop's thread between chunks, and quick: where only the step itself can
+        tell (how much of a prompt is new, before it is split into tokens), an estimate."""
+        ...
 
     def step(self) -> MaybeAwaitable[LlmStep]: ...
 
@@ -232,10 +251,16 @@ class TtsStep:
     samples: Samples
     """At the engine's `sample_rate_hz`. May be empty (a clause without a sound, a front-end-only step)."""
     last: bool
+    cut: bool = False
+    """Cancelled before it was done."""
 
 
 class Synthesis(Protocol):
     """One clause being spoken, a bounded chunk of audio at a time; the pieces join without a seam."""
+
+    def next_size(self) -> StepSize:
+        """Of the next step. Read on the loop's thread between chunks, and quick."""
+        ...
 
     def step(self) -> MaybeAwaitable[TtsStep]: ...
 

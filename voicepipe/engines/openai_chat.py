@@ -20,8 +20,9 @@ from typing import Any, Literal
 
 import httpx
 
-from voicepipe.engines.base import Context, LlmStep, Placement, Prompt
+from voicepipe.engines.base import Context, LlmStep, Placement, Prompt, StepSize
 from voicepipe.engines.sse import SseParser
+from voicepipe.engines.unread import tokens_of
 from voicepipe.errors import (
     ConfigError,
     EngineBusy,
@@ -243,15 +244,21 @@ class _Generation:
         self._scope: asyncio.Timeout | None = None
         self._cancelled = False
 
+    def next_size(self) -> StepSize:
+        """What the endpoint reads before its first delta, and then a delta at a time."""
+        if self._prompt is None:
+            return StepSize("decode", 1)
+        return StepSize("prefill", round(tokens_of(self._prompt.messages)))
+
     async def step(self) -> LlmStep:
         if self._cancelled:
-            return LlmStep("", 0, finish="stop")
+            return LlmStep("", 0, finish="stop", cut=True)
         try:
             step = await self._timed()
         except TimeoutError:
             await self._abort()
             if self._cancelled:
-                return LlmStep("", 0, finish="stop")
+                return LlmStep("", 0, finish="stop", cut=True)
             raise EngineTimeout(
                 f"{self._endpoint.address} sent nothing for {self._endpoint.timeout_s:g} s;"
                 " check its load, or raise engines.llm_timeout_s"

@@ -25,7 +25,7 @@ from piper.config import PiperConfig
 from piper.voice import PiperVoice
 
 from voicepipe.engines import vits_graph
-from voicepipe.engines.base import Context, Placement, Samples, TtsStep
+from voicepipe.engines.base import Context, Placement, Samples, StepSize, TtsStep
 from voicepipe.engines.silence import SilenceGate
 from voicepipe.engines.spoken import speakable
 from voicepipe.errors import ConfigError, ModelCorrupt, ModelMissing
@@ -112,7 +112,8 @@ class PiperTts:
 
     def synthesize(self, text: str, ctx: Context, *, first: bool) -> PiperSynthesis:
         pacing = self._pacing
-        return PiperSynthesis(self._run(text, pacing.earliest_frames if first else pacing.first_frames))
+        steps = self._run(text, pacing.earliest_frames if first else pacing.first_frames)
+        return PiperSynthesis(steps, StepSize("first", len(text)))
 
     def utterances(self, text: str) -> list[Utterance]:
         """What will be said, in order; [] if `text` holds nothing that can be spoken."""
@@ -134,46 +135,59 @@ class PiperTts:
         ids = tuple(self._voice.phonemes_to_ids(phonemes))
         return Utterance(ids, len(phonemes), PAUSE_S.get(end, PAUSE_ELSE_S))
 
-    def _run(self, text: str, first_frames: int) -> Iterator[TtsStep]:
-        """The steps of a clause. The last window of an utterance carries the pause after it."""
+    def _run(self, text: str, first_frames: int) -> Iterator[tuple[TtsStep, StepSize]]:
+        """The steps of a clause, each with the size of the next. The last window of an utterance carries the pause
+        after it."""
         utterances = self.utterances(text)
         if not utterances:
-            yield TtsStep(_NOTHING, last=True)
+            yield TtsStep(_NOTHING, last=True), StepSize("later", 0)
         for serial, utterance in enumerate(utterances, start=1):
             gate = SilenceGate(self.sample_rate_hz)
-            for window in self._windows(utterance, first_frames):
+            # The next utterance's front end; phonemes stand for its characters.
+            following = StepSize("first", utterances[serial].phonemes if serial < len(utterances) else 0)
+            for window, samples_next in self._windows(utterance, first_frames):
                 samples = gate.push(np.clip(window.samples, -1.0, 1.0))
                 if window.last:
                     rest = gate.finish(round(utterance.pause_s * self.sample_rate_hz))
                     samples = np.concatenate((samples, rest))
-                yield TtsStep(samples, last=window.last and serial == len(utterances))
+                size = following if window.last else StepSize("later", samples_next)
+                yield TtsStep(samples, last=window.last and serial == len(utterances)), size
             first_frames = self._pacing.first_frames
 
-    def _windows(self, utterance: Utterance, first_frames: int) -> Iterator[TtsStep]:
-        """The utterance's audio as the voice gives it."""
+    def _windows(self, utterance: Utterance, first_frames: int) -> Iterator[tuple[TtsStep, int]]:
+        """The utterance's audio as the voice gives it, each piece with the samples of the next."""
         feed = self._constants | {
             "input": np.array([utterance.ids], np.int64),
             "input_lengths": np.array([len(utterance.ids)], np.int64),
         }
         state = self._graph.read(feed)
-        if utterance.phonemes > self._pacing.joint_phonemes:
-            yield TtsStep(_NOTHING, last=False)
         plan = plan_windows(self._graph.frames(state), first_frames, self._pacing.frames, self._graph.reach_frames)
-        for start, stop in plan:
-            yield TtsStep(self._graph.decode(state, start, stop), last=stop == self._graph.frames(state))
+        sizes = [(stop - start) * self._graph.hop_samples for start, stop in plan]
+        if utterance.phonemes > self._pacing.joint_phonemes:
+            yield TtsStep(_NOTHING, last=False), [*sizes, 0][0]
+        for (start, stop), size_next in zip(plan, [*sizes, 0][1:], strict=True):
+            piece = self._graph.decode(state, start, stop)
+            yield TtsStep(piece, last=stop == self._graph.frames(state)), size_next
 
 
 class PiperSynthesis:
     """One clause. `cancel` may be called by any thread; a running step still ends at its bound."""
 
-    def __init__(self, steps: Iterator[TtsStep]) -> None:
+    def __init__(self, steps: Iterator[tuple[TtsStep, StepSize]], first: StepSize) -> None:
+        """`steps`: each with the size of the next; `first`: of the first one."""
         self._steps = steps
+        self._next_size = first
         self._cancelled = False
+
+    def next_size(self) -> StepSize:
+        return self._next_size
 
     def step(self) -> TtsStep:
         """The next chunk of audio. After `cancel`, or after the last one, an empty last one."""
-        done = TtsStep(_NOTHING, last=True)
-        return done if self._cancelled else next(self._steps, done)
+        if self._cancelled:
+            return TtsStep(_NOTHING, last=True, cut=True)
+        step, self._next_size = next(self._steps, (TtsStep(_NOTHING, last=True), self._next_size))
+        return step
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -194,6 +208,7 @@ class _CutGraph:
     ) -> None:
         self.front = front
         self.reach_frames = cut.reach_frames
+        self.hop_samples = cut.hop_samples
         self._decoder = decoder
         self._cut = cut
 
@@ -219,6 +234,7 @@ class _WholeGraph:
     """A voice in one session: all of its audio is one frame, and `read` makes it."""
 
     reach_frames = 0
+    hop_samples = 0
 
     def __init__(self, session: onnxruntime.InferenceSession) -> None:
         self.front = session

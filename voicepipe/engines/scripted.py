@@ -21,6 +21,7 @@ from voicepipe.engines.base import (
     Placement,
     Prompt,
     Samples,
+    StepSize,
     T,
     Transcript,
     TtsStep,
@@ -186,6 +187,11 @@ class ScriptedGeneration:
         self._max_tokens = max_tokens
         self._position = -1
 
+    def next_size(self) -> StepSize:
+        if self._position < 0:
+            return StepSize("prefill", 1)
+        return StepSize("decode", 1, self._position + 1)
+
     def step(self) -> MaybeAwaitable[LlmStep]:
         self._position += 1
         if self._position == 0:
@@ -220,16 +226,22 @@ class ScriptedTts:
         time_s = np.arange(samples, dtype=np.float32) / self.sample_rate_hz
         tone = (0.2 * np.sin(2 * np.pi * TONE_HZ * time_s)).astype(np.float32)
         piece = max(1, round(self._config.tts_piece_ms * self.sample_rate_hz / 1000))
-        return ScriptedSynthesis(tone, piece, self._config.tts_ms, self._occupier)
+        return ScriptedSynthesis(tone, piece, self._config.tts_ms, self._occupier, len(text))
 
 
 class ScriptedSynthesis:
-    def __init__(self, tone: Samples, piece: int, service_ms: float, occupier: _Occupier) -> None:
+    def __init__(self, tone: Samples, piece: int, service_ms: float, occupier: _Occupier, characters: int) -> None:
+        self._characters = characters
         self._tone = tone
         self._piece = piece
         self._service_ms = service_ms
         self._occupier = occupier
         self._position = 0
+
+    def next_size(self) -> StepSize:
+        if self._position == 0:
+            return StepSize("first", self._characters)
+        return StepSize("later", max(0, min(self._piece, len(self._tone) - self._position)))
 
     def step(self) -> MaybeAwaitable[TtsStep]:
         end = self._position + self._piece

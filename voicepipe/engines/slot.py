@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from voicepipe.engines.base import ChatMessage, Context, LlmStep, Prompt
+from voicepipe.engines.base import ChatMessage, Context, LlmStep, Prompt, StepSize
 from voicepipe.engines.fit import Fitter, Tokens
+from voicepipe.engines.unread import unread_tokens
 from voicepipe.errors import EngineError
 
 Finish = Literal["stop", "length"]
@@ -79,6 +80,8 @@ class Slot:
         self._conversation: tuple[ChatMessage, ...] = ()
         self._began: list[int] = []
         """How the last unfinished reply to `_conversation` and some newest message began."""
+        self.read: tuple[ChatMessage, ...] = ()
+        """The last prompt that was computed to its end."""
 
     def generate(self, prompt: Prompt, ctx: Context) -> Generation:
         if self._free is None:
@@ -122,7 +125,8 @@ class Slot:
         try:
             self.runtime.evaluate(self.sequence, len(self.computed), [*tokens, *guess], 1 + len(guess))
         except EngineError:
-            self.computed.clear()  # the cache may hold a part of the batch: start afresh next time
+            self.computed.clear()
+            self.read = ()  # the cache may hold a part of the batch: start afresh next time
             raise
         self.computed += [*tokens, *guess]
 
@@ -142,6 +146,7 @@ class Generation:
         self._slot = slot
         self._serial = slot.serial
         self._prompt: Prompt | None = prompt
+        self._messages = prompt.messages
         self._conversation = prompt.messages[:-1]
         self._pending: list[int] = []
         self._guess: list[int] = []
@@ -152,10 +157,23 @@ class Generation:
         self._decoding = False
         self._text = TextStream(slot.runtime)
 
+    def next_size(self) -> StepSize:
+        """What it evaluates: a guess is, whether it will hold or not."""
+        limits, computed = self._slot.runtime.limits, len(self._slot.computed)
+        if self._decoding:
+            guess = min(len(self._guess), limits.prefill - 1)
+            return StepSize("decode", min(limits.decode, self._left) + guess, computed)
+        if self._prompt is None:
+            unread, guess = len(self._pending), len(self._guess)
+        else:
+            unread = round(unread_tokens(self._slot.read, self._messages))
+            guess = len(self._slot.guess(self._conversation))
+        return StepSize("prefill", min(limits.prefill, unread + guess), computed)
+
     def step(self) -> LlmStep:
         with self._slot.runtime.lock:
             if self._over:
-                return LlmStep("", 0, finish="stop")
+                return LlmStep("", 0, finish="stop", cut=True)
             if self._prompt is not None:
                 self._pending = self._slot.rewind(self._slot.fit(self._prompt))
                 self._guess = self._slot.guess(self._conversation)
@@ -178,6 +196,7 @@ class Generation:
             self._slot.extend(part)
             self._pending = rest
             return LlmStep("", 0, prefilled=len(part))
+        self._slot.read = self._messages
         self._decoding = True  # the prompt's last token already has the reply's first in its output
         text, tokens, finish = self._go_on()
         return LlmStep(text, tokens, prefilled=len(part), finish=finish)
@@ -189,7 +208,8 @@ class Generation:
             text, new, finish = self._go_on()
             texts.append(text)
             tokens += new
-        return LlmStep("".join(texts), tokens, finish=finish)
+        cut = finish is None and tokens < self._slot.runtime.limits.decode
+        return LlmStep("".join(texts), tokens, finish=finish, cut=cut)
 
     def _go_on(self) -> tuple[str, int, Finish | None]:
         """Evaluate what is pending: the text that follows, its tokens, and whether it ends there. One token, and

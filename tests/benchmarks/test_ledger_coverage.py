@@ -1,0 +1,40 @@
+"""Coverage out of a ledger: what counts as kept, and what counts at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.ledger_coverage import by_key, finish_errors, row
+
+NAMES = {"class": "started", "lane": "cpu", "model": "m", "variant": "decode", "whole": True}
+
+
+def chunk(service_s: float, bound: float | None, **more: Any) -> dict[str, Any]:
+    return {"chunk": "think", "started": 1.0, "finished": 1.0 + service_s, "bound": bound, **NAMES, **more}
+
+
+def test_bounds_are_kept_by_whole_chunks_and_broken_by_cut_ones_too() -> None:
+    """A short chunk that was cut off says nothing; one without a bound was promised nothing."""
+    chunks = [
+        *(chunk(0.5, 1.0), chunk(1.0, 2.0), chunk(0.25, 0.75), chunk(2.0, 1.0)),
+        *(chunk(0.1, 1.0, whole=False), chunk(3.0, 1.0, whole=False), chunk(1.0, None)),
+    ]
+    ((key, found),) = by_key(chunks).items()
+    told = row(key, found)
+    assert told["coverage"] == 0.6
+    assert told["bound"] == 2.0
+    assert (told["n"], told["cut"], told["over"], told["unpriced"]) == (7, 2, 1, 1)
+
+
+def test_reading_ahead_counts_as_reading() -> None:
+    """As the cost model fits it."""
+    keys = by_key([chunk(1.0, 1.0, variant="prefill"), chunk(1.0, 1.0, chunk="warm", variant="prefill")])
+    assert [len(chunks) for chunks in keys.values()] == [2]
+
+
+def test_expected_finishes_are_held_against_the_first_content() -> None:
+    """Of turns that had any."""
+    forecasts = [{"stage": "llm", "predicted_finish_ms": 150.0}, {"stage": "tts", "predicted_finish_ms": 210.0}]
+    spoken = {"instants": {"sent": 200.0}, "slack": forecasts}
+    silent = {"instants": {"sent": None}, "slack": forecasts}
+    assert finish_errors([spoken, silent]) == {"llm": -50.0, "tts": 10.0}

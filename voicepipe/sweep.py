@@ -1,0 +1,157 @@
+"""What chunks of every size take on this machine, measured before anybody is served: the cost model's first
+samples.
+
+Sizes are those of conversations: batches of frames, windows of 0.6 to 3 s, questions on a prefix that has been
+read, clauses of one word and more. The first round takes what it takes, later ones stop once `SWEEP_S` is over. A
+model behind a URL is asked nothing here: its requests may cost money, and the warm-up's own have told what one
+takes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from voicepipe.audio import Samples
+from voicepipe.core.clauses import ClauseSplitter
+from voicepipe.core.endpoint import RATE_HZ
+from voicepipe.core.events import Load, Way, WorkKind
+from voicepipe.core.forecast import Measured
+from voicepipe.engines.base import (
+    Asr,
+    ChatMessage,
+    Context,
+    Engines,
+    Generation,
+    Llm,
+    Prompt,
+    Tts,
+    Vad,
+    VadStream,
+    Window,
+)
+from voicepipe.meter import Meter, OnThread, load_of
+
+SWEEP_S = 2.5
+ROUNDS = 3
+BATCHES = (1, 2, 4, 8, 16)
+"""Frames."""
+WINDOWS_S = (0.6, 1.2, 2.0, 3.0)
+SYSTEM = ChatMessage("system", "You are a voice assistant. Answer in one short sentence.")
+QUESTIONS = ("What is the capital of France?", "How long should I boil an egg?", "Why is the sky blue?")
+CLAUSES = ("Sure.", "That is a good question.", "It takes about eight minutes in boiling water.")
+MAX_TOKENS = 16
+MAX_PIECES = 3
+_SESSION = "sweep"
+_CONTEXT = Context(_SESSION, 1, 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    chunks: tuple[Measured, ...]
+    ways: tuple[Way, ...]
+    """Of replies to a question that follows what has been read already."""
+
+
+async def sweep(
+    engines: Engines,
+    question: Samples,
+    clock: Callable[[], float],
+    on_thread: OnThread,
+    on_ears: OnThread,
+) -> Sweep:
+    """`question`: speech at 16 kHz. `on_ears`: where the Vad's chunks run. Raises EngineError."""
+    meter, ears = Meter(clock, on_thread), Meter(clock, on_ears)
+    ways: list[Way] = []
+    longest = round(max(WINDOWS_S) * RATE_HZ)
+    speech = np.tile(question, -(-longest // len(question)))
+    until = clock() + SWEEP_S
+    for number in range(ROUNDS):
+        parts = [
+            partial(_listen, ears, engines.vad, speech),
+            partial(_recognise, meter, engines.asr, speech),
+            partial(_think, meter, engines.llm, ways),
+            partial(_speak, meter, engines.tts),
+        ]
+        for part in parts:
+            if number == 0 or clock() < until:
+                await part()
+    return Sweep((*ears.chunks, *meter.chunks), tuple(ways))
+
+
+async def _listen(meter: Meter, vad: Vad, speech: Samples) -> None:
+    stream = vad.open()
+    size = stream.frame_samples
+    for count in BATCHES:
+        frames = list(speech[: count * size].reshape(count, size))
+        call = _awaited_frames if vad.placement == "loop" else _frames
+        await meter.run(WorkKind.HEAR, Load(vad.name, count), vad.placement, partial(call, stream, frames))
+
+
+def _frames(stream: VadStream, frames: Sequence[Samples]) -> list[Any]:
+    return [stream.probability(frame) for frame in frames]
+
+
+async def _awaited_frames(stream: VadStream, frames: Sequence[Samples]) -> list[Any]:
+    values = [stream.probability(frame) for frame in frames]
+    return [await value if inspect.isawaitable(value) else value for value in values]
+
+
+async def _recognise(meter: Meter, asr: Asr, speech: Samples) -> None:
+    """Each window as an utterance of its own."""
+    stream, utterance = asr.open(), 0
+    try:
+        for window_s in WINDOWS_S:
+            for kind in (WorkKind.PARTIAL, WorkKind.FINAL):
+                utterance += 1
+                samples = speech[: round(window_s * RATE_HZ)]
+                window = Window(utterance, 0, samples, len(samples))
+                decode = partial(stream.decode, window, final=kind is WorkKind.FINAL, ctx=_CONTEXT)
+                await meter.run(kind, Load(asr.name, window_s), asr.placement, decode)
+    finally:
+        stream.close()
+
+
+async def _think(meter: Meter, llm: Llm, ways: list[Way]) -> None:
+    if not llm.keeps_prefix:
+        return
+    slot = llm.open(_SESSION)
+    try:
+        for number, question in enumerate(QUESTIONS):
+            prompt = Prompt((SYSTEM, ChatMessage("user", question)), MAX_TOKENS)
+            way = await way_to_clause(meter, llm, slot.generate(prompt, _CONTEXT))
+            if number:  # the first one has read the instructions too
+                ways.append(way[0])
+    finally:
+        slot.close()
+
+
+async def way_to_clause(meter: Meter, llm: Llm, generation: Generation) -> tuple[Way, str]:
+    """Run a generation up to its first clause; (what that took, the clause). "" where it has nothing to say."""
+    splitter, way = ClauseSplitter(), Way()
+    clauses: list[str] = []
+    finished = False
+    while not clauses and not finished:
+        load = load_of(llm.name, generation.next_size())
+        step, service_s = await meter.run(WorkKind.THINK, load, llm.placement, generation.step)
+        way, finished = way.after(service_s), step.finish is not None
+        way = replace(way, has_token=way.has_token or finished or bool(step.text))
+        clauses = splitter.feed(step.text)
+    clauses += splitter.flush() if finished else []
+    generation.cancel()
+    return way, clauses[0] if clauses else ""
+
+
+async def _speak(meter: Meter, tts: Tts) -> None:
+    for text in CLAUSES:
+        synthesis, last, pieces = tts.synthesize(text, _CONTEXT, first=True), False, 0
+        while not last and pieces < MAX_PIECES:
+            load = load_of(tts.name, synthesis.next_size())
+            step, _ = await meter.run(WorkKind.SPEAK, load, tts.placement, synthesis.step)
+            last, pieces = step.last, pieces + 1
+        synthesis.cancel()
