@@ -599,7 +599,7 @@ def test_a_client_that_reports_its_playback_is_believed() -> None:
             assert bool(caller.verdicts) == (played == 1.0)
         await caller.end()
 
-    assert call(script).verdicts == ["met"]
+    assert call(script).verdicts == ["missed"], "by its reports, playing began late"
 
 
 def test_playback_reports_decide_what_was_heard() -> None:

@@ -112,6 +112,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "Turns.on_discarded": ({"work": WORK},),
     "Turns.on_sent": ({"epoch": 3, "now": 1.5},),
     "Turns.on_report": ({"epoch": 3, "played_samples": 4800, "now": 1.5},),
+    "Turns.on_truncate": ({"epoch": 3, "played_samples": 4800, "now": 1.5},),
     "Turns.on_cancel": ({"now": 1.5},),
     "Turns.on_text": ({"text": "Hello.", "now": 1.5},),
     "Turns.on_create": ({"now": 1.5},),

@@ -232,7 +232,7 @@ class Session:
                 self._pump(turns.on_report(epoch, played_samples, now))
             case wire.HistoryTruncate(epoch, heard_ms):
                 played = round(heard_ms * self._jobs.output_rate / 1000)
-                self._pump(turns.on_report(epoch, played, now))
+                self._pump(turns.on_truncate(epoch, played, now))
             case wire.InputCommit():
                 # What was said before it counts, also where the VAD has not come to it yet.
                 self._ears.after_what_arrived(lambda: self._pump(turns.on_commit_asked(self._clock())))

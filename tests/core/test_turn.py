@@ -664,6 +664,19 @@ def test_a_playback_report_can_end_the_turn() -> None:
     assert kinds(talk.do(talk.turns.on_report(1, 400, 1.3))) == ["TurnEnded"]
 
 
+def test_a_client_that_plays_late_was_answered_late() -> None:
+    """Its reports show when playing began; the earliest such beginning counts."""
+    talk = Talk().until_replying(2.0)
+    talk.do(talk.turns.on_report(1, 0, 1.3))
+    talk.do(talk.turns.on_report(1, RATE // 10, 1.6))
+    talk.do(talk.turns.on_report(1, RATE // 2, 1.9))
+    talk.wait(9.0)
+    (ended,) = [c for c in talk.last if isinstance(c, TurnEnded)]
+    assert ended.record.instants.heard == pytest.approx(1.4)
+    assert ended.record.felt_estimate_s == pytest.approx(0.4)
+    assert ended.record.verdict is Verdict.MISSED
+
+
 @pytest.mark.parametrize("epoch", [0, 2, 99])
 def test_a_report_about_another_epoch_says_nothing(epoch: int) -> None:
     """Stale or unknown ids are ignored."""

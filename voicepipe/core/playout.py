@@ -129,6 +129,10 @@ class Playout:
         self._reported = max(self._reported or 0, min(played_samples, self._sent))
         return self.on_timer(now)
 
+    def content_s(self, played_samples: int) -> float:
+        """How much of the content that is; the client cannot have played more than was sent."""
+        return max(0, min(played_samples, self._sent) - self._prelude) / self.settings.rate_hz
+
     def on_timer(self, now: float) -> list[PlayoutCommand]:
         commands: list[PlayoutCommand] = []
         if not self._released:

@@ -238,7 +238,17 @@ class Turns:
         return []
 
     def on_report(self, epoch: int, played_samples: int, now: float) -> list[TurnCommand]:
-        """Playback report; one about an older epoch says nothing any more."""
+        """Playback report: so much has been played by now. One about an older epoch says nothing any more."""
+        turn = self._turn
+        if turn is None or turn.reply is None or epoch != self._epoch:
+            return []
+        content_s = turn.reply.playout.content_s(played_samples)
+        if content_s > 0.0:
+            turn.ledger.on_heard(now, content_s)
+        return self.on_truncate(epoch, played_samples, now)
+
+    def on_truncate(self, epoch: int, played_samples: int, now: float) -> list[TurnCommand]:
+        """So much of the reply was heard, at some time or other."""
         turn = self._turn
         if turn is None or turn.reply is None or turn.phase is not Phase.COMMITTED or epoch != self._epoch:
             return []
