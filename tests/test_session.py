@@ -404,7 +404,7 @@ def test_speech_shortly_after_the_commit_takes_it_back() -> None:
         await caller.start()
         await caller.speak(1.0)
         await caller.pause_until(wire.AudioFrame)
-        await caller.pause(0.1)
+        await caller.pause(0.2)
         await caller.speak(1.0)
         await caller.pause_until(wire.TurnEnded)
         await caller.end()

@@ -71,21 +71,31 @@ def test_the_points_are_ordered_by_how_patient_they_are(score: float) -> None:
 
 
 def test_a_speaker_who_was_cut_off_gets_more_time() -> None:
-    """Half as much again, up to three times as much; clean turns take it back little by little."""
+    """A fifth more than the pause; clean turns take it back little by little."""
     speaker = Speaker(FAST)
     assert speaker.patience == FAST
-    speaker.on_false_start()
-    assert speaker.patience.silence_s(1.0) == pytest.approx(0.144)
-    assert speaker.patience.open_s == pytest.approx(2.1)
-    for _ in range(9):
-        speaker.on_false_start()
-    assert speaker.patience.silence_s(1.0) == pytest.approx(0.288)
+    speaker.on_false_start("One is it.", 0.2)
+    assert speaker.patience.silence_s(1.0) == pytest.approx(0.24)
+    assert speaker.patience.open_s == pytest.approx(3.5)
     assert speaker.patience.silence_s(0.0) == HARD_CAP_S
+    speaker.on_false_start("One is it.", 0.12)
+    assert speaker.patience.silence_s(1.0) == pytest.approx(0.24), "it has more already"
     speaker.on_clean_turn()
-    assert speaker.patience.silence_s(1.0) == pytest.approx(0.2592)
+    assert speaker.patience.silence_s(1.0) == pytest.approx(0.216)
     for _ in range(20):
         speaker.on_clean_turn()
     assert speaker.patience == FAST
+
+
+@pytest.mark.parametrize(
+    ("text", "pause_s", "longer"),
+    [("One is it.", 0.23, True), ("One is it.", 0.25, False), ("One is it", 1.5, True), ("One is it", 1.7, False)],
+)
+def test_more_patience_is_not_given_in_vain(text: str, pause_s: float, longer: bool) -> None:
+    """Three times as much would have been too little for the pause."""
+    speaker = Speaker(FAST)
+    speaker.on_false_start(text, pause_s)
+    assert (speaker.patience != FAST) is longer
 
 
 def test_the_points_are_known_by_their_names() -> None:
@@ -292,5 +302,5 @@ def test_quiet_ends_what_looks_finished_at_the_fast_point(
 
 def test_a_speaker_who_was_cut_off_gets_more_quiet_too() -> None:
     speaker = Speaker(OPERATING_POINTS["fast"])
-    speaker.on_false_start()
-    assert speaker.patience.quiet_s == pytest.approx(1.5 * 0.096)
+    speaker.on_false_start("What is it?", 0.12)
+    assert speaker.patience.quiet_s == pytest.approx(1.2 * 0.12)

@@ -367,7 +367,7 @@ def test_after_a_false_start_more_silence_is_asked_for() -> None:
     talk.soft_end(1.0)
     talk.hear("One is it.", 1.05)
     assert "Committed" in kinds(talk.silence(0.096, 1.1))
-    talk.speak(1.2)
+    talk.resume(1.2, start=1_920)  # after 120 ms
     assert "Reopened" in kinds(talk.voiced(0.1, 1.3))
     talk.soft_end(2.0)
     talk.hear("One is it. Two is it.", 2.05)

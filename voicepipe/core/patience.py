@@ -80,9 +80,9 @@ OPERATING_POINTS = {
 """Tuned on one half of a labelled set whose pauses are spread evenly from 200 to 1,500 ms (`endpointing.py`).
 None of those follows a question. `fast` waits no longer for statements: it would not fit into 200 ms."""
 
-STRETCH, MOST_STRETCH, RELAX = 1.5, 3.0, 0.9
-"""A speaker who goes on after a commit gets half as much silence again from then on, up to three times as much;
-each turn without that takes a tenth of it back."""
+LONGER, MOST_STRETCH, RELAX = 1.2, 3.0, 0.9
+"""A speaker who goes on after a commit gets a fifth more time than that pause has lasted, but no more than three
+times what the operating point asks for; each turn without a false start takes a tenth of it back."""
 
 
 class Speaker:
@@ -102,8 +102,15 @@ class Speaker:
             quiet_s=None if point.quiet_s is None else stretch * point.quiet_s,
         )
 
-    def on_false_start(self) -> None:
-        self._stretch = min(MOST_STRETCH, STRETCH * self._stretch)
+    def on_false_start(self, text: str, pause_s: float) -> None:
+        """`text` was taken for all, and the speaker went on after `pause_s`. Where three times the patience would
+        not have been enough, more of it would make every turn late and no pause safe: it stays as it is."""
+        asked_s = needed_silence_s(text, None, self._point)
+        if self._point.quiet_s is not None and is_quiet_enough(asked_s, text, None, self._point):
+            asked_s = min(asked_s, self._point.quiet_s)
+        wanted = LONGER * pause_s / asked_s
+        if wanted <= MOST_STRETCH:
+            self._stretch = max(self._stretch, wanted)
 
     def on_clean_turn(self) -> None:
         self._stretch = max(1.0, RELAX * self._stretch)

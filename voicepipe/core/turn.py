@@ -482,14 +482,15 @@ class Turns:
     def _reopen(self, turn: Turn) -> list[TurnCommand]:
         """The commit was a false start: the user had not finished."""
         self._epoch += 1
-        self._candidate = None
+        start, self._candidate = self._candidate, None
         commands: list[TurnCommand] = [Reopened(turn.number, self._epoch)]
         commands += self._drop_reply(turn) + self._ladder.second_passes.drop(turn.number)
         # Nothing of the reply has entered the history, but the client may have added to it.
         self._history.remove(turn.said)
         turn.ledger.on_reopen()
         turn.reopened = True
-        self._speaker.on_false_start()
+        if start is not None and turn.utterance.text:
+            self._speaker.on_false_start(turn.utterance.text, turn.utterance.pause_s(start))
         turn.phase, turn.grace_until = Phase.HEARING, None
         return commands + turn.utterance.on_resumed()
 

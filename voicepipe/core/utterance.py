@@ -105,6 +105,8 @@ class Utterance:
         self._quiet_from: int | None = None
         self._quiet_s = 0.0
         """How long the lull has lasted."""
+        self._paused_at: int | None = None
+        """Where the sound before the present pause ended."""
         self._shown = Partial("", "")
         self._voiced_before = 0
         self._voiced = 0
@@ -148,6 +150,7 @@ class Utterance:
         known at once where a decode ahead has heard all there was."""
         self.state = Speaking.PAUSE
         self.text, self._silence_s = None, 0.0
+        self._paused_at = self._quiet_from if self._quiet_from is not None else at
         self._judging.on_pause()
         ahead, self._ahead = self._ahead, None
         self._final = next((work for work, upto in self._fulls.items() if self._heard_all(upto, at)), None)
@@ -264,6 +267,10 @@ class Utterance:
     def upto(self) -> int:
         """Up to where there is speech, as far as is known."""
         return max(self._decoded_to, self._sounded_to)
+
+    def pause_s(self, until: int) -> float:
+        """How long the pause lasted in which speech begins again at sample `until`."""
+        return 0.0 if self._paused_at is None else max(0, until - self._paused_at) / RATE_HZ
 
     @property
     def speech_samples(self) -> int:
