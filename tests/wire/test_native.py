@@ -460,7 +460,7 @@ client_messages = st.one_of(
         auto_reply=st.booleans(),
         interruptible=st.booleans(),
         resume=st.none() | st.booleans() | st.text(min_size=1, max_size=128),
-        tools=st.lists(st.builds(m.ToolSpec, st.text(min_size=1, max_size=128))).map(tuple),
+        tools=st.lists(st.builds(m.ToolSpec, st.text(min_size=1, max_size=128)), max_size=m.MAX_TOOLS).map(tuple),
     ),
     st.builds(m.InputText, st.text(max_size=300).filter(re.compile(m._VISIBLE).search)),
     st.builds(m.HistoryTruncate, st.integers(0, 2**32 - 1), st.floats(0, m.MAX_MS)),
