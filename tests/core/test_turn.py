@@ -347,6 +347,17 @@ def test_an_enforced_turn_without_content_is_refused_at_its_deadline() -> None:
     assert talk.turns.on_timer(1.3) == [] and talk.turns.next_deadline() is None
 
 
+def test_an_enforced_turn_that_is_committed_after_its_deadline_is_refused() -> None:
+    """Though its reply is ready: nothing of it is said."""
+    talk = Talk(enforce=True)
+    talk.until_final("and")
+    talk.think("One two. Three.", 1.03, last=True)
+    talk.say(0.1, 1.05)
+    assert kinds(talk.silence(1.4, 2.4)) == ["FinalTranscript", "Committed", "Promote", "Retire", "TurnEnded"]
+    assert talk.verdict() is Verdict.REFUSED
+    assert talk.history == [("user", "and")]
+
+
 def test_an_enforced_turn_with_content_in_time_is_not_refused() -> None:
     talk = Talk(enforce=True)
     talk.speak(0.0)

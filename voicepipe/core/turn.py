@@ -475,6 +475,9 @@ class Turns:
         if turn.reply is None:
             again = self._ladder.hear_again(turn, self._epoch, now)
             return commands + again + self._end(turn, now, expects_reply=False)
+        refuse_at = self._refuse_at(turn)
+        if refuse_at is not None and now >= refuse_at:
+            return commands + self._refuse(turn, now)
         turn.reply.predict(now)
         commands += turn.reply.on_release(now)
         return self._settle(commands + self._ladder.hear_again(turn, self._epoch, now), now)
