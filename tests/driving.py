@@ -152,7 +152,8 @@ class ListeningLlm(ScriptedLlm):
 
 class DictatedAsr:
     """Hears in the n-th final decode of an utterance the n-th of its texts, then the last of them for good.
-    `utterances` holds the texts of each; after the last one the utterances begin again."""
+    Partials lack the closing mark of what will be more. `utterances` holds the texts of each; after the last one
+    the utterances begin again."""
 
     placement = "loop"
     name = "dictated"
@@ -181,7 +182,10 @@ class _DictatedStream:
         text = texts[min(self._finals, len(texts) - 1)]
         self._finals += final
         await asyncio.sleep(self._asr.asr_s)
-        return Transcript(text, "", final) if final else Transcript("", text, final)
+        if final:
+            return Transcript(text, "", final)
+        more = self._finals < len(texts) - 1
+        return Transcript("", text.rstrip(".?!") if more else text, final)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -17,7 +17,7 @@ from voicepipe.core.utterance import Span
 from voicepipe.engines.base import Context, LlmStep, Prompt, StepSize, Transcript, TtsStep, Window
 from voicepipe.errors import EngineBusy
 from voicepipe.ingest import AudioRing
-from voicepipe.jobs import MAX_OPENINGS, Jobs, Spoken, is_whole
+from voicepipe.jobs import MAX_OPENINGS, Chunk, Decoded, Jobs, Spoken, is_whole
 
 CONFIG = ScriptedConfig(reply="Yes. No.")
 S = 16_000
@@ -35,8 +35,9 @@ class RecordingAsr:
     placement = "loop"
     name = "recording"
 
-    def __init__(self) -> None:
+    def __init__(self, rejected: str | None = None) -> None:
         self.window_start = 0
+        self._rejected = rejected
         self.decoded: list[tuple[Window, bool, Context]] = []
         self.closed = 0
 
@@ -45,7 +46,7 @@ class RecordingAsr:
 
     async def decode(self, window: Window, *, final: bool, ctx: Context) -> Transcript:
         self.decoded.append((window, final, ctx))
-        return Transcript("heard", "", final)
+        return Transcript("heard", "", final, self._rejected)
 
     def close(self) -> None:
         self.closed += 1
@@ -84,13 +85,15 @@ def ring(samples: int, seconds: float = 60.0) -> AudioRing:
 
 def run(jobs: Jobs, kind: WorkKind, task: Think | Speak | None = None, span: Span | None = None) -> Any:
     """Do the work as the device would, in virtual time."""
+    chunk = jobs.call(Submit(work(kind), task), span, now=10.0)
+    chunk.before()
+    return answer(chunk)
 
+
+def answer(chunk: Chunk) -> Any:
     async def main() -> Any:
-        call, blocking, _ = jobs.call(Submit(work(kind), task), span, now=10.0)
-        value = call()
-        if blocking:
-            return value
-        return await value
+        value = chunk.call()
+        return value if chunk.blocks else await value
 
     return virtual.run(main())
 
@@ -99,7 +102,7 @@ def test_a_decode_hears_the_utterance_from_its_start_to_now() -> None:
     """With its number, its speech, and what is known of the turn."""
     asr = RecordingAsr()
     jobs = Jobs("s", engines(asr=asr), ring(5_000), None)
-    assert run(jobs, WorkKind.PARTIAL, span=Span(3, 1_000, 800)) == Transcript("heard", "", False)
+    assert run(jobs, WorkKind.PARTIAL, span=Span(3, 1_000, 800)) == Decoded(Transcript("heard", "", False), 5_000)
     ((window, final, ctx),) = asr.decoded
     assert (window.utterance, window.start, len(window.samples), window.speech_samples) == (
         3,
@@ -110,6 +113,24 @@ def test_a_decode_hears_the_utterance_from_its_start_to_now() -> None:
     assert window.samples[0] == pytest.approx(0.001)
     assert not final
     assert ctx == Context("s", 3, 4, 5, None)
+
+
+def test_a_decode_hears_what_was_said_while_it_waited() -> None:
+    """And says how far it heard."""
+    asr, heard = RecordingAsr(), ring(5_000)
+    jobs = Jobs("s", engines(asr=asr), heard, None)
+    chunk = jobs.call(Submit(work(WorkKind.PARTIAL)), Span(3, 1_000, 800), now=10.0)
+    heard.append(np.zeros(600, np.float32))
+    chunk.before()
+    heard.append(np.zeros(100, np.float32))
+    assert answer(chunk).upto == 5_600
+    assert len(asr.decoded[0][0].samples) == 4_600
+
+
+def test_a_decode_that_was_not_believed_says_nothing_about_how_far_it_heard() -> None:
+    asr = RecordingAsr(rejected="repetition")
+    jobs = Jobs("s", engines(asr=asr), ring(5_000), None)
+    assert run(jobs, WorkKind.PARTIAL, span=Span(3, 1_000, 800)).upto == 0
 
 
 def test_a_final_is_asked_for_as_such() -> None:

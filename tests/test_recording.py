@@ -48,7 +48,7 @@ def typed_turn(turns: Turns) -> list[list[TurnCommand]]:
     return [
         turns.on_opened(1.0),
         turns.on_text("Hello.", 1.5),
-        turns.on_transcript(FINAL, "", "", late, 1.6),
+        turns.on_transcript(FINAL, "", "", 0, late, 1.6),
         turns.on_cancel(1.75),
     ]
 

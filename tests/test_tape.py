@@ -93,8 +93,8 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "Turns.on_endpoint": tuple({"event": event, "when": 1.25, "now": 1.5} for event in EVENTS),
     "Turns.on_commit_asked": ({"now": 1.5},),
     "Turns.on_transcript": (
-        {"work": WORK, "stable": "Grüße,", "tentative": "“☃”", "timing": TIMING, "now": 1.5},
-        {"work": WORK, "stable": "", "tentative": "", "timing": LANE_TIMING, "now": 1.5},
+        {"work": WORK, "stable": "Grüße,", "tentative": "“☃”", "upto": 9, "timing": TIMING, "now": 1.5},
+        {"work": WORK, "stable": "", "tentative": "", "upto": 0, "timing": LANE_TIMING, "now": 1.5},
     ),
     "Turns.on_score": ({"work": WORK, "score": 0.012345678901234567, "now": 1.5},),
     "Turns.on_thought": (

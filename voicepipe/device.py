@@ -68,6 +68,7 @@ Outcome = Done | Failed | Dropped
 
 @dataclass(frozen=True, slots=True)
 class _Job:
+    before: Callable[[], None]
     call: Call
     blocking: bool
     answer: Callable[[Outcome], None]
@@ -105,6 +106,10 @@ def _unlearnt(work: Work, service_s: float, whole: bool) -> None:
 
 def _always(result: Any) -> bool:
     return True
+
+
+def _at_once() -> None:
+    """There is nothing to be done before."""
 
 
 class Device:
@@ -177,11 +182,13 @@ class Device:
         blocking: bool,
         answer: Callable[[Outcome], None],
         is_whole: Callable[[Any], bool] = _always,
+        before: Callable[[], None] = _at_once,
     ) -> None:
-        """Run `call` when its time comes. `answer` is called exactly once and not before this returns, unless the
-        session leaves before. `is_whole` tells from a result whether the chunk did all that it was to do."""
+        """Run `call` when its time comes, and `before` on the loop's thread just before that. `answer` is called
+        exactly once and not before this returns, unless the session leaves before. `is_whole` tells from a result
+        whether the chunk did all that it was to do."""
         now = self._loop.time()
-        self._jobs[work.key] = _Job(call, blocking, answer, now, is_whole)
+        self._jobs[work.key] = _Job(before, call, blocking, answer, now, is_whole)
         for command in self._scheduler.on_submit(work, now):
             if isinstance(command, Run):
                 self._start(command, now)
@@ -290,6 +297,7 @@ class Device:
     async def _outcome(self, command: Run, job: _Job, span: _Span, granted: float) -> Outcome:
         work = command.work
         try:
+            job.before()
             result = await self._call(job, command.lane, span)
         except EngineError as exc:
             return Failed(work, exc)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
@@ -23,6 +23,7 @@ from voicepipe.engines.base import (
     Prompt,
     Role,
     Synthesis,
+    Transcript,
     Tts,
     TtsStep,
     Window,
@@ -42,12 +43,25 @@ class Spoken:
     """Cancelled before it was done, or made before it was begun: how long it took says nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    heard: Transcript
+    upto: int
+    """What was said up to this sample is in it; 0 where the decode's own hypothesis was not believed."""
+
+
+def _nothing() -> None:
+    pass
+
+
 class Chunk(NamedTuple):
     """What a work comes to at the engines."""
 
     call: Call
     blocks: bool
     load: Load
+    before: Callable[[], None] = _nothing
+    """To be done on the loop's thread, just before the call."""
 
 
 def is_whole(result: object) -> bool:
@@ -204,23 +218,30 @@ class Jobs:
         self._slot.close()
 
     def _hear(self, work: Work, span: Span, ctx: Context) -> Chunk:
+        """It hears what has been said by the time at which it runs, which may be a good while after this."""
+        final = work.kind is WorkKind.FINAL
+        window = self._window(span)
+
+        def listen() -> None:
+            nonlocal window
+            window = self._window(span)
+            self._asr_turn = span.turn
+
+        def decode() -> Decoded | Awaitable[Decoded]:
+            transcript, upto = self._asr.decode(window, final=final, ctx=ctx), window.start + len(window.samples)
+            if inspect.isawaitable(transcript):
+                return _decoded_later(transcript, upto)
+            return _decoded(transcript, upto)
+
+        load = Load(self._engines.asr.name, len(window.samples) / RATE_HZ)
+        return Chunk(decode, _blocks(self._engines.asr.placement), load, listen)
+
+    def _window(self, span: Span) -> Window:
         start = span.start
         if self._asr_turn == span.turn:
             start = max(start, self._asr.window_start)
-        self._asr_turn = span.turn
         start = max(start, self._ring.oldest)
-        window = Window(
-            span.turn,
-            start,
-            self._ring.read(start, self._ring.newest),
-            span.speech_samples,
-        )
-        final = work.kind is WorkKind.FINAL
-        return Chunk(
-            lambda: self._asr.decode(window, final=final, ctx=ctx),
-            _blocks(self._engines.asr.placement),
-            Load(self._engines.asr.name, len(window.samples) / RATE_HZ),
-        )
+        return Window(span.turn, start, self._ring.read(start, self._ring.newest), span.speech_samples)
 
     def _judge(self, span: Span, ctx: Context) -> Chunk:
         """The end of the turn's sound, the silence included that it is asked in."""
@@ -261,6 +282,14 @@ class Jobs:
     def _context(self, work: Work, now: float) -> Context:
         remaining_ms = None if work.deadline is None else 1000 * (work.deadline - now)
         return Context(self._session, work.turn, work.epoch, work.revision, remaining_ms)
+
+
+def _decoded(heard: Transcript, upto: int) -> Decoded:
+    return Decoded(heard, 0 if heard.rejected else upto)
+
+
+async def _decoded_later(heard: Awaitable[Transcript], upto: int) -> Decoded:
+    return _decoded(await heard, upto)
 
 
 def _blocks(placement: Placement) -> bool:

@@ -27,7 +27,7 @@ from voicepipe.ears import Ears
 from voicepipe.engines.base import LlmStep, Transcript
 from voicepipe.errors import BadStart, ClientError, OutOfOrder, SessionLimit, Unsupported
 from voicepipe.ingest import Ingest
-from voicepipe.jobs import Jobs, Spoken, is_whole
+from voicepipe.jobs import Decoded, Jobs, Spoken, is_whole
 from voicepipe.services import Services
 from voicepipe.wire import messages as wire
 from voicepipe.wire.native import decode_client, encode_server
@@ -274,7 +274,14 @@ class Session:
         services = self._services
         chunk = self._jobs.call(command, self._turns.span(), self._clock())
         work = services.forecaster.price(command.work, chunk.load, command.way)
-        services.device.submit(work, chunk.call, blocking=chunk.blocks, answer=self._on_outcome, is_whole=is_whole)
+        services.device.submit(
+            work,
+            chunk.call,
+            blocking=chunk.blocks,
+            answer=self._on_outcome,
+            is_whole=is_whole,
+            before=chunk.before,
+        )
 
     def _announce(self, command: core.TurnCommand) -> None:
         if isinstance(command, core.TurnEnded):
@@ -316,8 +323,8 @@ class Session:
             match outcome:
                 case Done(core.Work(kind=core.WorkKind.SECOND_PASS) as work, _, Transcript() as heard):
                     self._pump(self._turns.on_reheard(work, heard.text, heard.final))
-                case Done(work, timing, Transcript() as heard):
-                    self._pump(self._turns.on_transcript(work, heard.stable, heard.tentative, timing, now))
+                case Done(work, timing, Decoded(heard, upto)):
+                    self._pump(self._turns.on_transcript(work, heard.stable, heard.tentative, upto, timing, now))
                 case Done(work, timing, LlmStep() as step):
                     finished = step.finish is not None
                     self._pump(self._turns.on_thought(work, step.text, finished, timing, now))

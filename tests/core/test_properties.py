@@ -198,10 +198,13 @@ class Conversation(RuleBasedStateMachine):
     @precondition(lambda self: self.of(WorkKind.PARTIAL, WorkKind.FINAL))
     @rule(data=st.data(), text=st.sampled_from(TEXTS))
     def hears(self, data: st.DataObject, text: str) -> None:
-        self.hears_this(data.draw(st.sampled_from(self.of(WorkKind.PARTIAL, WorkKind.FINAL))), text)
+        lack_s = data.draw(st.sampled_from([0.0, 0.05, 0.5]))
+        self.hears_this(data.draw(st.sampled_from(self.of(WorkKind.PARTIAL, WorkKind.FINAL))), text, lack_s)
 
-    def hears_this(self, work: Work, text: str) -> None:
-        self.take(self.turns.on_transcript(work, text, "", self.answered(work), self.now))
+    def hears_this(self, work: Work, text: str, lack_s: float = 0.0) -> None:
+        """All but the last `lack_s`."""
+        upto = max(0, self.frame * FRAME - round(lack_s * 16_000))
+        self.take(self.turns.on_transcript(work, text, "", upto, self.answered(work), self.now))
 
     @precondition(lambda self: self.of(WorkKind.SECOND_PASS))
     @rule(text=st.sampled_from(TEXTS), finished=st.booleans())

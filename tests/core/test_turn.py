@@ -59,6 +59,8 @@ from voicepipe.core.turn_state import Phase, TurnSettings
 RATE = 1000
 S = 16_000
 """Samples of a second of the user's voice."""
+HEARD_ALL = 60 * S
+"""Where a decode ends that was made of all there was."""
 SETTINGS = TurnSettings(
     reply=ReplySettings(PlayoutSettings(RATE, frame_s=0.1)),
     patience=OPERATING_POINTS["fast"],
@@ -124,8 +126,8 @@ class Talk:
 
     # the engines
 
-    def hear(self, text: str, now: float, work: Work | None = None) -> list[TurnCommand]:
-        return self.do(self.turns.on_transcript(work or self.asked[WorkKind.FINAL], text, "", NO_TIME, now))
+    def hear(self, text: str, now: float, work: Work | None = None, *, upto: int = HEARD_ALL) -> list[TurnCommand]:
+        return self.do(self.turns.on_transcript(work or self.asked[WorkKind.FINAL], text, "", upto, NO_TIME, now))
 
     def think(self, text: str, now: float, *, last: bool = False, work: Work | None = None) -> list[TurnCommand]:
         work = work or self.asked[WorkKind.THINK]
@@ -203,7 +205,7 @@ def test_before_anybody_has_spoken_nothing_is_the_matter() -> None:
         turns.on_endpoint(Voiced(S, S), 1.0, 1.0),
         turns.on_endpoint(SoftEnd(0), 1.0, 1.0),
         turns.on_endpoint(Silence(S), 1.0, 1.0),
-        turns.on_transcript(work, "a", "", NO_TIME, 1.0),
+        turns.on_transcript(work, "a", "", 0, NO_TIME, 1.0),
         turns.on_thought(work, "a", True, NO_TIME, 1.0),
         turns.on_spoken(work, b"", True, NO_TIME, 1.0),
         turns.on_engine_failed(work, "engine_failed", 1.0),
@@ -228,13 +230,15 @@ def test_partials_are_asked_for_and_told_while_the_user_speaks() -> None:
     talk.speak(0.0)
     assert talk.voiced(0.6, 0.6) == [Submit(Work(2, "s", 1, 1, 0, WorkKind.PARTIAL, WorkClass.ASR))]
     timing = Timing(0.6, 0.6, 0.7)
-    assert talk.turns.on_transcript(talk.asked[WorkKind.PARTIAL], "what", "is", timing, 0.7) == [
+    assert talk.turns.on_transcript(talk.asked[WorkKind.PARTIAL], "what", "is", 0, timing, 0.7) == [
         PartialTranscript(1, "what", "is")
     ]
 
 
 def heard(talk: Talk, kind: WorkKind, stable: str, tentative: str, now: float) -> list[str]:
-    return kinds(talk.do(talk.turns.on_transcript(talk.asked[kind], stable, tentative, NO_TIME, now)))
+    """Of all but what was said in the last 30 ms."""
+    upto = round((now - 0.03) * S)
+    return kinds(talk.do(talk.turns.on_transcript(talk.asked[kind], stable, tentative, upto, NO_TIME, now)))
 
 
 def test_stable_words_are_read_along_and_tentative_ones_are_not() -> None:
@@ -316,18 +320,20 @@ def test_replies_ahead_leave_an_attempt_for_the_pause() -> None:
     assert "THINK" in heard(talk, WorkKind.FINAL, "One, two, three is it.", "", 3.3)
 
 
-def test_replies_ahead_that_were_in_vain_too_long_wait_for_the_pause() -> None:
-    """A quarter of the turn's time on the device."""
+def test_replies_to_partials_that_were_in_vain_too_long_wait_for_a_lull() -> None:
+    """Half of the turn's time on the device. What was said before a lull may be all there is."""
     talk = Talk()
-    lulled(talk, 1.0)
-    heard(talk, WorkKind.FINAL, "One is it.", "", 1.05)
-    slow = Timing(1.05, 1.05, 1.5)
-    talk.do(talk.turns.on_thought(talk.asked[WorkKind.THINK], "It", False, slow, 1.5))
-    lulled(talk, 1.6)
-    assert "THINK" in heard(talk, WorkKind.FINAL, "One is it. Two is it.", "", 1.65)
-    lulled(talk, 1.7)
-    assert "THINK" not in heard(talk, WorkKind.FINAL, "One, two, three is it.", "", 1.75)
-    assert "THINK" in kinds(talk.soft_end(1.8))
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    assert "THINK" in heard(talk, WorkKind.PARTIAL, "One is it.", "", 1.05)
+    slow = Timing(1.05, 1.05, 1.8)
+    talk.do(talk.turns.on_thought(talk.asked[WorkKind.THINK], "It", False, slow, 1.8))
+    talk.voiced(1.9, 1.9)
+    assert "THINK" in heard(talk, WorkKind.PARTIAL, "One is it. Two is it.", "", 1.95)
+    talk.voiced(2.4, 2.4)
+    assert "THINK" not in heard(talk, WorkKind.PARTIAL, "One, two, three is it.", "", 2.45)
+    lulled(talk, 2.5)
+    assert "THINK" in heard(talk, WorkKind.FINAL, "One, two, three, four is it.", "", 2.55)
 
 
 def test_an_enforced_turn_without_content_is_refused_at_its_deadline() -> None:
@@ -392,7 +398,7 @@ def test_slow_partials_are_asked_for_less_often() -> None:
     talk.speak(0.0)
     talk.voiced(0.6, 0.6)
     slow = Timing(0.6, 0.6, 2.6)
-    talk.turns.on_transcript(talk.asked[WorkKind.PARTIAL], "what", "", slow, 2.6)
+    talk.turns.on_transcript(talk.asked[WorkKind.PARTIAL], "what", "", 0, slow, 2.6)
     # 30 % of the 2 s that went by are 0.6, and 1.5 times that is the hop.
     assert talk.voiced(1.4, 2.7) == []
     assert kinds(talk.voiced(1.5, 2.8)) == ["PARTIAL"]

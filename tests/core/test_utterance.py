@@ -54,7 +54,7 @@ def test_one_partial_is_in_flight() -> None:
     one = utterance()
     one.on_voiced(S, S, 0.0)
     assert one.on_voiced(2 * S, 2 * S, 0.0) == []
-    one.on_transcript(partial(1), "a", "b")
+    one.on_transcript(partial(1), "a", "b", 0)
     assert one.on_voiced(2 * S, 2 * S, 0.0) == [Submit(partial(2))]
 
 
@@ -65,7 +65,7 @@ def test_the_hop_follows_what_a_step_takes(step_s: float, hop_samples: int) -> N
     """1.5 steps, between 200 and 960 ms: recognition never takes the whole device."""
     one = utterance()
     one.on_voiced(S, S, step_s)
-    one.on_transcript(partial(1), "a", "")
+    one.on_transcript(partial(1), "a", "", 0)
     assert one.on_voiced(S + hop_samples - 1, S + hop_samples - 1, step_s) == []
     assert one.on_voiced(S + hop_samples, S + hop_samples, step_s) == [Submit(partial(2))]
 
@@ -89,7 +89,7 @@ def test_the_final_is_the_text() -> None:
     """Stable and tentative joined; the decode is not awaited any more."""
     one = utterance()
     one.on_pause()
-    assert one.on_transcript(final(1), "hello", "there") == Final("hello there")
+    assert one.on_transcript(final(1), "hello", "there", 0) == Final("hello there")
     assert one.text == "hello there"
     assert not one.awaiting_final
 
@@ -99,7 +99,7 @@ def test_a_final_without_words_is_the_empty_text(stable: str, tentative: str) ->
     """Known to be empty, which is not the same as not known."""
     one = utterance()
     one.on_pause()
-    one.on_transcript(final(1), stable, tentative)
+    one.on_transcript(final(1), stable, tentative, 0)
     assert one.text == ""
 
 
@@ -107,16 +107,16 @@ def test_a_partial_is_told_once() -> None:
     """A repetition tells nobody anything."""
     one = utterance()
     one.on_voiced(S, S, 0.0)
-    assert one.on_transcript(partial(1), "what", "is") == Partial("what", "is")
+    assert one.on_transcript(partial(1), "what", "is", 0) == Partial("what", "is")
     one.on_voiced(2 * S, 2 * S, 0.0)
-    assert one.on_transcript(partial(2), "what", "is") is None
+    assert one.on_transcript(partial(2), "what", "is", 0) is None
 
 
 def test_an_empty_first_partial_is_not_told() -> None:
     """Nothing is shown, and nothing is what it says."""
     one = utterance()
     one.on_voiced(S, S, 0.0)
-    assert one.on_transcript(partial(1), "", "") is None
+    assert one.on_transcript(partial(1), "", "", 0) is None
 
 
 def test_a_partial_that_comes_in_the_pause_is_out_of_date() -> None:
@@ -124,7 +124,7 @@ def test_a_partial_that_comes_in_the_pause_is_out_of_date() -> None:
     one = utterance()
     one.on_voiced(S, S, 0.0)
     one.on_pause()
-    assert one.on_transcript(partial(1), "late", "") is None
+    assert one.on_transcript(partial(1), "late", "", 0) is None
     assert one.text is None
 
 
@@ -133,12 +133,12 @@ def test_a_final_of_a_pause_that_was_none_is_only_shown() -> None:
     one = utterance()
     one.on_pause()
     one.on_resumed()
-    assert one.on_transcript(final(1), "half", "") == Ahead("half")
+    assert one.on_transcript(final(1), "half", "", 0) == Ahead("half")
     assert one.text is None
     assert one.on_pause() == [Submit(final(2))]
-    assert one.on_transcript(final(1), "half", "") is None
+    assert one.on_transcript(final(1), "half", "", 0) is None
     assert one.text is None
-    assert one.on_transcript(final(2), "half and whole", "") == Final("half and whole")
+    assert one.on_transcript(final(2), "half and whole", "", 0) == Final("half and whole")
 
 
 def lull(at_s: float) -> Lull:
@@ -159,7 +159,7 @@ def test_a_lull_soon_after_a_decode_is_not_worth_another() -> None:
     one = utterance()
     one.on_voiced(S // 4, S // 4, 0.0)
     one.on_lull(lull(0.5), 0.2)
-    one.on_transcript(ahead(1), "so", "")
+    one.on_transcript(ahead(1), "so", "", round(0.52 * S))
     one.on_swell()
     assert one.on_lull(lull(0.59), 0.2) == []
     one.on_swell()
@@ -179,32 +179,91 @@ def test_a_decode_that_heard_all_is_the_final() -> None:
     one.on_lull(lull(1.0), 0.0)
     assert one.on_pause(round(1.06 * S)) == []
     assert one.awaiting_final
-    assert one.on_transcript(ahead(1), "hello", "there") == Final("hello there")
+    assert one.on_transcript(ahead(1), "hello", "there", round(1.02 * S)) == Final("hello there")
 
 
 def test_a_decode_that_heard_all_and_is_back_is_the_final_at_once() -> None:
     one = utterance()
     one.on_voiced(S // 4, S // 4, 0.0)
     one.on_lull(lull(1.0), 0.0)
-    assert one.on_transcript(ahead(1), "hello there", "") == Ahead("hello there")
+    assert one.on_transcript(ahead(1), "hello there", "", round(1.02 * S)) == Ahead("hello there")
     assert one.on_pause(round(1.06 * S)) == []
     assert one.text == "hello there" and not one.awaiting_final
 
 
 @pytest.mark.parametrize(
-    "case", ["sound came after it", "the detector heard speech for longer", "it heard nothing"]
+    "case",
+    ["sound came after it", "the detector heard speech for longer", "it heard nothing", "it was not believed"],
 )
 def test_a_decode_that_did_not_hear_all_is_not_the_final(case: str) -> None:
     one = utterance()
     one.on_voiced(S // 4, S // 4, 0.0)
     one.on_lull(lull(1.0), 0.0)
-    heard = one.on_transcript(ahead(1), "" if case == "it heard nothing" else "hello", "")
+    upto = 0 if case == "it was not believed" else round(1.02 * S)
+    heard = one.on_transcript(ahead(1), "" if case == "it heard nothing" else "hello", "", upto)
     assert (heard is None) == (case == "it heard nothing")
     if case == "sound came after it":
         one.on_swell()
     at_s = 1.2 if case == "the detector heard speech for longer" else 1.06
     assert one.on_pause(round(at_s * S)) == [Submit(final(2))]
     assert one.text is None and one.awaiting_final
+
+
+ENOUGH = round(0.95 * S)
+"""50 ms before a lull at 1.0 s: all but the end of the last sound."""
+
+
+def test_a_partial_that_heard_all_is_the_final() -> None:
+    """Back before the lull: no other decode is asked for."""
+    one = utterance()
+    one.on_voiced(S, ENOUGH, 0.0)
+    assert one.on_transcript(partial(1), "Hello", "there.", ENOUGH) == Partial("Hello", "there.")
+    assert one.on_lull(lull(1.0), 0.0) == Ahead("Hello there.")
+    assert one.on_pause(round(1.06 * S)) == []
+    assert one.text == "Hello there." and not one.awaiting_final
+
+
+def test_a_partial_under_way_at_the_lull_may_turn_out_to_have_heard_all() -> None:
+    """The full decode that waits behind it is taken back."""
+    one = utterance()
+    one.on_voiced(S, ENOUGH, 0.0)
+    assert one.on_lull(lull(1.0), 0.0) == [Withdraw(partial(1)), Submit(ahead(2))]
+    assert one.on_transcript(partial(1), "Hello", "there.", ENOUGH) == Ahead("Hello there.", (ahead(2),))
+    assert one.on_pause(round(1.06 * S)) == [Withdraw(ahead(2))]
+    assert one.text == "Hello there." and not one.awaiting_final
+
+
+def test_a_partial_under_way_in_the_pause_may_turn_out_to_have_heard_all() -> None:
+    one = utterance()
+    one.on_voiced(S, ENOUGH, 0.0)
+    one.on_lull(lull(1.0), 0.0)
+    assert one.on_pause(round(1.06 * S)) == [] and one.awaiting_final
+    assert one.on_transcript(partial(1), "Hello", "there.", ENOUGH) == Final("Hello there.", (ahead(2),))
+    assert one.text == "Hello there." and not one.awaiting_final
+    assert one.on_transcript(ahead(2), "Hello there!", "", 2 * S) is None
+    assert one.text == "Hello there."
+
+
+@pytest.mark.parametrize(
+    ("text", "upto_s"),
+    [("Hello there.", 0.93), ("Hello there.", 0.0), ("Hello there and", 0.95), ("Hello there", 0.95), ("", 0.95)],
+)
+def test_a_partial_that_may_lack_something_is_not_the_final(text: str, upto_s: float) -> None:
+    """Too early, not believed, or in words that ask for more: there is time to hear those in full."""
+    one = utterance()
+    one.on_voiced(S, ENOUGH, 0.0)
+    one.on_lull(lull(1.0), 0.0)
+    assert not isinstance(one.on_transcript(partial(1), text, "", round(upto_s * S)), Ahead | Final)
+    assert one.on_pause(round(1.06 * S)) == [] and one.awaiting_final
+
+
+def test_a_partial_is_not_the_final_where_the_detector_heard_speech_for_longer() -> None:
+    """The level fell, and yet there were 200 ms of something."""
+    one = utterance()
+    one.on_voiced(S, ENOUGH, 0.0)
+    one.on_transcript(partial(1), "Hello there.", "", ENOUGH)
+    one.on_lull(lull(1.0), 0.0)
+    assert one.on_pause(round(1.2 * S)) == [Submit(final(2))]
 
 
 def test_two_full_decodes_are_in_flight_at_most() -> None:
@@ -230,8 +289,8 @@ def test_a_final_told_twice_counts_once() -> None:
     """The second is a repetition, whatever it says."""
     one = utterance()
     one.on_pause()
-    one.on_transcript(final(1), "one", "")
-    assert one.on_transcript(final(1), "two", "") is None
+    one.on_transcript(final(1), "one", "", 0)
+    assert one.on_transcript(final(1), "two", "", 0) is None
     assert one.text == "one"
 
 
@@ -271,11 +330,11 @@ def test_an_utterance_is_over_when_text_and_silence_are_there() -> None:
     one.on_pause()
     one.on_silence(0.2, None)
     assert not one.is_over(FAST)
-    one.on_transcript(final(1), "Turn on the light.", "")
+    one.on_transcript(final(1), "Turn on the light.", "", 0)
     assert one.is_over(FAST)
     other = utterance()
     other.on_pause()
-    other.on_transcript(final(1), "Turn on the light.", "")
+    other.on_transcript(final(1), "Turn on the light.", "", 0)
     other.on_silence(0.064, None)
     assert not other.is_over(FAST)
     other.on_silence(0.096, None)
@@ -287,7 +346,7 @@ def test_a_pause_after_nothing_intelligible_is_short(point: str, needed_s: float
     """Humming ends within a second at every operating point."""
     one = utterance()
     one.on_pause()
-    one.on_transcript(final(1), "", "")
+    one.on_transcript(final(1), "", "", 0)
     one.on_silence(needed_s - 0.032, None)
     assert not one.is_over(OPERATING_POINTS[point])
     one.on_silence(needed_s, None)
@@ -298,7 +357,7 @@ def test_a_pause_begins_without_any_silence() -> None:
     """The text may be there before the first silence is told: that alone ends nothing."""
     one = utterance()
     one.on_pause()
-    one.on_transcript(final(1), "Turn on the light.", "")
+    one.on_transcript(final(1), "Turn on the light.", "", 0)
     assert not one.is_over(FAST)
 
 
@@ -306,7 +365,7 @@ def test_a_score_once_told_holds_for_the_pause() -> None:
     """Later silences without a score do not take it back."""
     one = utterance()
     one.on_pause()
-    one.on_transcript(final(1), "Turn on the light.", "")
+    one.on_transcript(final(1), "Turn on the light.", "", 0)
     one.on_silence(0.064, 0.01)
     one.on_silence(0.096, None)
     assert not one.is_over(FAST)
@@ -318,12 +377,12 @@ def test_a_new_pause_begins_with_nothing_known() -> None:
     """Neither text nor silence nor score of the one before."""
     one = utterance()
     one.on_pause()
-    one.on_transcript(final(1), "Done.", "")
+    one.on_transcript(final(1), "Done.", "", 0)
     one.on_silence(2.0, 1.0)
     one.on_resumed()
     assert not one.is_over(FAST)
     one.on_pause()
-    one.on_transcript(final(2), "Done", "")
+    one.on_transcript(final(2), "Done", "", 0)
     assert not one.is_over(FAST)
     one.on_silence(0.5, None)
     assert not one.is_over(FAST)
@@ -335,7 +394,7 @@ def test_a_demand_ends_it_whatever_the_silence() -> None:
     one.commit_asked = True
     one.on_pause()
     assert not one.is_over(None)
-    one.on_transcript(final(1), "and", "")
+    one.on_transcript(final(1), "and", "", 0)
     assert one.is_over(None)
 
 
@@ -343,6 +402,6 @@ def test_without_patience_silence_never_ends_it() -> None:
     """Manual turn-taking."""
     one = utterance()
     one.on_pause()
-    one.on_transcript(final(1), "Done.", "")
+    one.on_transcript(final(1), "Done.", "", 0)
     one.on_silence(60.0, 1.0)
     assert not one.is_over(None)

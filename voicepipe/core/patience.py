@@ -158,6 +158,11 @@ def is_open(text: str) -> bool:
     return text.rstrip().endswith((",", "...", "…"))
 
 
+def sounds_finished(text: str) -> bool:
+    """By the words alone."""
+    return text_score(text) >= FINISHED and not is_open(text)
+
+
 UNFINISHED = 0.05
 """Score of a turn model below which the speaker does not sound finished. Higher ones tell the labelled set's pauses
 from its ends no better than chance; at the first silent frame one end in twenty scores below 0.04."""
@@ -181,7 +186,7 @@ def is_quiet_enough(quiet_s: float, text: str, completeness: float | None, patie
     if patience.quiet_s is None or quiet_s < patience.quiet_s:
         return False
     sounds_unfinished = completeness is not None and completeness < UNFINISHED
-    return text_score(text) >= FINISHED and not is_open(text) and not sounds_unfinished
+    return sounds_finished(text) and not sounds_unfinished
 
 
 def is_worth_asking(by_words_s: float, left_s: float, patience: Patience) -> bool:

@@ -45,6 +45,7 @@ from voicepipe.core.events import (
     TurnFailed,
     Voiced,
     Way,
+    Withdraw,
     Work,
     WorkClass,
     WorkKind,
@@ -52,7 +53,7 @@ from voicepipe.core.events import (
 from voicepipe.core.forecast import Outlook
 from voicepipe.core.history import History
 from voicepipe.core.ladder import Ladder
-from voicepipe.core.patience import FINISHED, Speaker, is_open, text_score
+from voicepipe.core.patience import Speaker, sounds_finished
 from voicepipe.core.reading import Reading
 from voicepipe.core.reply import Reply, ReplyId
 from voicepipe.core.turn_state import Phase, Turn, TurnSettings, TurnSnapshot
@@ -102,7 +103,7 @@ class Turns:
                 return self._on_voiced(samples, at, when, now)
             case Lull():
                 turn = self._hearing(Speaking.SPEECH)
-                return [] if turn is None else turn.utterance.on_lull(event, self._step_s)
+                return [] if turn is None else self._on_lull(turn, event, now)
             case Swell():
                 turn = self._turn
                 if turn is not None and turn.phase is Phase.HEARING:
@@ -138,23 +139,24 @@ class Turns:
     # engines
 
     def on_transcript(
-        self, work: Work, stable: str, tentative: str, timing: Timing, now: float
+        self, work: Work, stable: str, tentative: str, upto: int, timing: Timing, now: float
     ) -> list[TurnCommand]:
+        """What a decode has brought; what was said up to sample `upto` is in it, 0 where that is not known."""
         turn = self._turn
         if turn is None or work.turn != turn.number or turn.phase is Phase.ENDED:
             return []
         turn.progress = now
         self._step_s += STEP_SMOOTHING * (timing.finished - timing.queued - self._step_s)
-        if work.kind is WorkKind.FINAL:
+        heard = turn.utterance.on_transcript(work, stable, tentative, upto)
+        if work.kind is WorkKind.FINAL or isinstance(heard, Final):
             turn.ledger.on_service(Stage.ASR, timing, bound_s=work.bound_s, now=now)
-        match turn.utterance.on_transcript(work, stable, tentative):
-            case Final(text):
-                return self._on_final(turn, text, now)
-            case Ahead(text):
-                return self._told(turn, turn.utterance.show("", text)) + self._on_ahead(turn, text, text, now)
+        match heard:
+            case Final(text, unneeded):
+                return [*map(Withdraw, unneeded), *self._on_final(turn, text, now)]
+            case Ahead(text, unneeded):
+                return [*map(Withdraw, unneeded), *self._on_ahead(turn, text, now)]
             case Partial(stable, tentative) as partial:
-                text = f"{stable} {tentative}".strip()
-                return self._told(turn, partial) + self._on_ahead(turn, text, stable, now)
+                return self._told(turn, partial) + self._on_partial(turn, partial, now)
         return []
 
     def on_score(self, work: Work, score: float, now: float) -> list[TurnCommand]:
@@ -414,14 +416,33 @@ class Turns:
             turn.reply.predict(now)
         return commands + (self._maybe_commit(turn, now) or self._judge(turn))
 
-    def _on_ahead(self, turn: Turn, text: str, certain: str, now: float) -> list[TurnCommand]:
-        """All that has been said so far, `certain` of it not to change. It may be all there is: what sounds
-        finished is answered, unless that has been in vain too often; one attempt is kept for the pause. A model
-        that keeps no prefix is somebody else's, and may charge for each attempt: it waits for the pause."""
-        spent_s = self._settings.max_waste * (now - turn.opened)
-        finished = text_score(text) >= FINISHED and not is_open(text)
-        if finished and self._settings.warm and turn.ledger.wasted_s <= spent_s:
+    def _on_lull(self, turn: Turn, lull: Lull, now: float) -> list[TurnCommand]:
+        match turn.utterance.on_lull(lull, self._step_s):
+            case Ahead(text):
+                return self._on_ahead(turn, text, now)
+            case commands:
+                return commands
+
+    def _on_ahead(self, turn: Turn, text: str, now: float) -> list[TurnCommand]:
+        """What was said before a lull is known: about once a second, it may be all there is."""
+        return self._told(turn, turn.utterance.show("", text)) + self._guess(turn, text, text, now)
+
+    def _on_partial(self, turn: Turn, partial: Partial, now: float) -> list[TurnCommand]:
+        """Several a second: answered only as long as that has not been in vain too often."""
+        text = f"{partial.stable} {partial.tentative}".strip()
+        if turn.ledger.wasted_s <= self._settings.max_waste * (now - turn.opened):
+            return self._guess(turn, text, partial.stable, now)
+        return self._read_on(turn, text, partial.stable)
+
+    def _guess(self, turn: Turn, text: str, certain: str, now: float) -> list[TurnCommand]:
+        """What sounds finished is answered; one attempt is kept for the pause. A model that keeps no prefix is
+        somebody else's, and may charge for each attempt: it waits for the pause."""
+        if self._settings.warm and sounds_finished(text):
             return self._answer_ahead(turn, text, self._settings.max_attempts - 1, now)
+        return self._read_on(turn, text, certain)
+
+    def _read_on(self, turn: Turn, text: str, certain: str) -> list[TurnCommand]:
+        """The model reads what of `text` is not to change."""
         commands = self._drop_outdated(turn, text)
         if turn.reply is None and self._reading.is_worth(certain):
             commands += self._read(certain)

@@ -47,9 +47,9 @@ class TurnSettings:
     """The model keeps prefixes: reading ahead pays."""
     max_attempts: int = 8
     """Replies begun ahead of the commit, per turn; after that many the next one waits for it."""
-    max_waste: float = 0.25
-    """Share of the time since the turn began that replies ahead may have cost in vain; beyond it only a pause
-    begins another."""
+    max_waste: float = 0.5
+    """Share of the time since the turn began that replies ahead may have cost in vain; beyond it only a lull or a
+    pause begins another."""
     read_words: int = 4
     """New words that are worth a step of reading: each also reads the template's end anew."""
     interruptible: bool = True

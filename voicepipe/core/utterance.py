@@ -1,8 +1,9 @@
 """What the user says in one turn: which decodes to ask for, the text, and how long the pause has lasted.
 
-One partial and two full decodes are in flight at most. A lull asks for a full decode ahead of time: where the pause
-that follows shows that it heard all that was said, it is the final. Else the pause asks for one. Speech that goes
-on takes the pause back; what a decode then brings is shown, no more.
+One partial and two full decodes are in flight at most. A lull asks for a full decode ahead of time, unless a
+partial has heard all that was said by then. Where the pause that follows shows that nothing came after it, what
+such a decode brought is the final text. Else the pause asks for one. Speech that goes on takes the pause back; what
+a decode then brings is shown, no more.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from enum import Enum, auto
 
 from voicepipe.core.events import Lull, Submit, TurnCommand, Withdraw, Work, WorkClass, WorkKind
 from voicepipe.core.judging import Judging, MakeWork
-from voicepipe.core.patience import Patience, is_quiet_enough, is_worth_asking, needed_silence_s
+from voicepipe.core.patience import (
+    Patience,
+    is_quiet_enough,
+    is_worth_asking,
+    needed_silence_s,
+    sounds_finished,
+)
 
 RATE_HZ = 16_000
 
@@ -43,6 +50,9 @@ class DecodeSettings:
     unheard_s: float = 0.08
     """How long before the first silent frame a decode may end and still have heard all: detectors hold speech for
     30 to 100 ms after its end (on read questions 0 to 60 ms up to the frame's begin)."""
+    tail_s: float = 0.06
+    """So much of the end of the last word may be missing: of 180 turns cut 0 / 20 / 40 / 60 / 80 / 100 ms before
+    the sound fell away, 175 / 176 / 172 / 172 / 171 / 155 brought the words that they bring in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +72,17 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A full decode while the detector still says speech."""
+    """All that has been said so far, while the detector still says speech."""
 
     text: str
+    unneeded: tuple[Work, ...] = ()
+    """Decodes in flight that would bring the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Final:
     text: str
+    unneeded: tuple[Work, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +110,16 @@ class Utterance:
         """Full decodes in flight, and how far each hears."""
         self._final: Work | None = None
         """The one of them that will bring this pause's text."""
-        self._ahead: _Heard | None = None
-        """What the last full decode brought, if no pause has taken it yet."""
+        self._last: _Heard | None = None
+        """What the newest decode brought that may be all."""
         self._partial: Work | None = None
         self._decoded_to = start
         self._sounded_to = start
         self._quiet_from: int | None = None
         self._quiet_s = 0.0
         """How long the lull has lasted."""
+        self._silent_from: int | None = None
+        """The pause's first silent frame; None where it has none."""
         self._paused_at: int | None = None
         """Where the sound before the present pause ended."""
         self._shown = Partial("", "")
@@ -129,12 +144,15 @@ class Utterance:
         self._partial = self._make_work(WorkKind.PARTIAL, WorkClass.ASR)
         return [Submit(self._partial)]
 
-    def on_lull(self, lull: Lull, step_s: float) -> list[TurnCommand]:
-        """Speech may have ended: decode all of it now, unless that would take too much of the device."""
+    def on_lull(self, lull: Lull, step_s: float) -> list[TurnCommand] | Ahead:
+        """Speech may have ended: decode all of it now, unless that has been done, or would take too much of the
+        device. A partial that is being made may turn out to be enough; the full decode waits behind it."""
         self._quiet_from = lull.quiet_from
         limits = self._settings
         if self.state is not Speaking.SPEECH or len(self._fulls) >= limits.max_in_flight:
             return []
+        if self._last is not None and self._heard_all(self._last.upto, None):
+            return Ahead(self._last.text)
         if self.speech_samples < limits.first_ahead_s * RATE_HZ:
             return []
         new_s = (lull.upto - self._decoded_to) / RATE_HZ
@@ -150,14 +168,14 @@ class Utterance:
         known at once where a decode ahead has heard all there was."""
         self.state = Speaking.PAUSE
         self.text, self._silence_s = None, 0.0
+        self._silent_from = at
         self._paused_at = self._quiet_from if self._quiet_from is not None else at
         self._judging.on_pause()
-        ahead, self._ahead = self._ahead, None
+        if self._last is not None and self._heard_all(self._last.upto, at):
+            self.text = self._last.text
+            return [Withdraw(work) for work in self._fulls]
         self._final = next((work for work, upto in self._fulls.items() if self._heard_all(upto, at)), None)
         if self._final is not None:
-            return []
-        if ahead is not None and self._heard_all(ahead.upto, at):
-            self.text = ahead.text
             return []
         commands = self._decode_fully(self._decoded_to if at is None else at, WorkClass.STARTED)
         self._final = next(reversed(self._fulls))
@@ -199,24 +217,31 @@ class Utterance:
         """The turn is committed, or has ended: nothing is to be judged any more."""
         return self._judging.stop()
 
-    def on_transcript(self, work: Work, stable: str, tentative: str) -> Partial | Ahead | Final | None:
-        """What there is to tell; None for a repetition and for what is out of date."""
+    def on_transcript(self, work: Work, stable: str, tentative: str, upto: int) -> Partial | Ahead | Final | None:
+        """What there is to tell; None for a repetition and for what is out of date. `upto`: what was said up to
+        there is in it; 0 where that is not known."""
         if work == self._partial:
             self._partial = None
-        upto = self._fulls.pop(work, None)
+        full = self._fulls.pop(work, None) is not None
+        text = f"{stable} {tentative}".strip()
         if work == self._final:
             self._final = None
-            self.text = f"{stable} {tentative}".strip()
-            return Final(self.text)
+            self.text = text
+            return Final(text)
+        may_be_all = full or sounds_finished(text)  # words that ask for more leave time to hear them in full
+        if text and may_be_all:
+            self._last = _Heard(text, upto)
         if self.state is not Speaking.SPEECH:
-            return None
-        if upto is None:
-            return self.show(stable, tentative)
-        text = f"{stable} {tentative}".strip()
-        if not text:  # so little had been heard that the next decode may well bring something
-            return None
-        self._ahead = _Heard(text, upto)
-        return Ahead(text)
+            if self._final is None or not (text and may_be_all and self._heard_all(upto, self._silent_from)):
+                return None
+            self._final, self.text = None, text
+            return Final(text, tuple(self._fulls))
+        if full:
+            # Without words so little had been heard that the next decode may well bring something.
+            return Ahead(text) if text else None
+        if text and may_be_all and self._heard_all(upto, None):
+            return Ahead(text, tuple(self._fulls))
+        return self.show(stable, tentative)
 
     def on_lost(self, work: Work) -> bool:
         """This decode will bring nothing. Was it the final that counts?"""
@@ -252,10 +277,12 @@ class Utterance:
         return [*waiting, Submit(work)]
 
     def _heard_all(self, upto: int, at: int | None) -> bool:
-        """Has a decode up to there heard what was said before the pause?"""
-        if self._quiet_from is None or upto < self._quiet_from:
+        """Has a decode up to there heard what was said before the pause that begins with the silent frame `at`?"""
+        if self._quiet_from is None or upto < self._quiet_from - self._settings.tail_s * RATE_HZ:
             return False
-        return at is None or upto >= at - self._settings.unheard_s * RATE_HZ
+        # From `quiet_from` on there was nothing to be heard, as long as the detector was only late to say so.
+        heard_to = max(upto, self._quiet_from)
+        return at is None or heard_to >= at - self._settings.unheard_s * RATE_HZ
 
     # questions
 
