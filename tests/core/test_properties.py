@@ -49,6 +49,7 @@ from voicepipe.core.events import (
     WorkKind,
 )
 from voicepipe.core.forecast import Outlook
+from voicepipe.core.lull import LullSettings, LullTracker
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import ReplySettings
@@ -59,6 +60,7 @@ from voicepipe.core.turn_state import Phase, TurnSettings
 RATE = 1000
 FRAME = 512
 FRAME_S = FRAME / 16_000
+BLOCK = LullSettings().block_samples
 MAX_LINES = 6
 TIMEOUT_S = 10.0
 SETTINGS = TurnSettings(
@@ -89,6 +91,8 @@ class Conversation(RuleBasedStateMachine):
         self.lane_free_at = 100.0
         self.frame = 0
         self.endpointer = Endpointer()
+        self.lulls = LullTracker()
+        self.next_block = 0
         self.asked: dict[int, Work] = {}
         """Works the device has, current or not, in the order in which they were asked for."""
         self.retired: tuple[int, int] = (0, 0)
@@ -174,8 +178,13 @@ class Conversation(RuleBasedStateMachine):
 
     @rule(probability=st.sampled_from([0.0, 0.4, 1.0]), frames=st.integers(1, 30))
     def sound(self, probability: float, frames: int) -> None:
+        """The level falls with the probability, also where that is still enough to go on with speech."""
         for _ in range(frames):
             self.now += FRAME_S
+            while self.next_block + BLOCK <= (self.frame + 1) * FRAME:
+                for change in self.lulls.on_level(-20.0 if probability > 0.5 else -80.0, self.next_block):
+                    self.take(self.turns.on_endpoint(change, self.now - 0.02, self.now))
+                self.next_block += BLOCK
             for event in self.endpointer.on_frame(probability, self.frame * FRAME, FRAME):
                 self.take(self.turns.on_endpoint(event, self.now - 0.03, self.now))
             self.frame += 1
