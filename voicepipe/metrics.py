@@ -18,11 +18,13 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from voicepipe.core.admission import AdmissionSnapshot
 from voicepipe.core.cost import CostSnapshot
 from voicepipe.core.events import Stage, Verdict
+from voicepipe.core.overload import OverloadSnapshot
 
 VERDICTS = tuple(verdict.value for verdict in Verdict)
 STAGES = tuple(stage.value for stage in Stage)
@@ -76,6 +78,46 @@ class _Costs(Collector):
                 coverage.add_metric(values, cost.coverage)
         yield coverage
         yield bound
+
+
+class _Admission(Collector):
+    """How much of what admission goes by is used, read when somebody asks."""
+
+    def __init__(self, snapshot: Callable[[], AdmissionSnapshot]) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        snapshot = self._snapshot()
+        use = GaugeMetricFamily(
+            "voicepipe_admission_use",
+            "Of each limit of the policy, the share that is used; one more session needs it at 1 at most",
+            labels=("policy", "limit"),
+        )
+        for limit, share in snapshot.uses.items():
+            use.add_metric((snapshot.policy, limit), share)
+        yield use
+
+
+class _Overload(Collector):
+    def __init__(self, snapshot: Callable[[], OverloadSnapshot]) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        snapshot = self._snapshot()
+        yield GaugeMetricFamily(
+            "voicepipe_overload_level",
+            "What is shed: 0 nothing, 1 speculation, 2 background, 3 new sessions",
+            value=float(snapshot.level),
+        )
+        use = GaugeMetricFamily(
+            "voicepipe_overload_signal", "Of each signal's limit, the share that was seen last", labels=("signal",)
+        )
+        for signal, share in snapshot.uses.items():
+            use.add_metric((signal,), share)
+        yield use
+        changes = CounterMetricFamily("voicepipe_overload_changes", "Changes of the overload level")
+        changes.add_metric((), snapshot.changes)
+        yield changes
 
 
 class Metrics:
@@ -249,6 +291,13 @@ class Metrics:
     def follow_costs(self, snapshot: Callable[[], CostSnapshot]) -> None:
         """Show the cost model's state whenever the metrics are read."""
         self.registry.register(_Costs(snapshot))
+
+    def follow_admission(self, snapshot: Callable[[], AdmissionSnapshot]) -> None:
+        """Show what admission goes by whenever the metrics are read."""
+        self.registry.register(_Admission(snapshot))
+
+    def follow_overload(self, snapshot: Callable[[], OverloadSnapshot]) -> None:
+        self.registry.register(_Overload(snapshot))
 
     def engine_failed(self, stage: str) -> None:
         self._engine_failures.labels(_known(stage, STAGES)).inc()

@@ -13,6 +13,12 @@ SHARED = frozenset(WorkKind) - {WorkKind.HEAR}
 ids = count(1)
 
 
+def open_demand(shared: frozenset[WorkKind] = SHARED, expected: Expected | None = None) -> Demand:
+    demand = Demand(shared, expected)
+    demand.on_joined("s")
+    return demand
+
+
 def chunk(
     demand: Demand,
     kind: WorkKind,
@@ -56,7 +62,7 @@ def test_what_is_expected_before_anybody_has_spoken() -> None:
 
 
 def test_a_turn_costs_what_ran_between_its_speech_end_and_its_first_content() -> None:
-    demand = Demand(SHARED)
+    demand = open_demand(SHARED)
     chunk(demand, WorkKind.PARTIAL, 9.0, 9.1, WorkClass.ASR)  # while the user spoke
     chunk(demand, WorkKind.FINAL, 9.98, 10.03, WorkClass.ASR)  # 30 of 50 ms after the end
     chunk(demand, WorkKind.THINK, 10.03, 10.07)
@@ -70,7 +76,7 @@ def test_a_turn_costs_what_ran_between_its_speech_end_and_its_first_content() ->
 
 
 def test_hits_and_misses_are_averaged_apart_and_weighted() -> None:
-    demand = Demand(SHARED, Expected(0.08, 0.02))
+    demand = open_demand(SHARED, Expected(0.08, 0.02))
     for turn in range(1, 101):
         cost_s = 0.1 if turn % 2 else 0.02
         chunk(demand, WorkKind.FINAL, 10.0, 10.0 + cost_s, turn=turn)
@@ -82,7 +88,7 @@ def test_hits_and_misses_are_averaged_apart_and_weighted() -> None:
 
 
 def test_a_remote_model_costs_its_turn_and_nobody_else() -> None:
-    demand = Demand(SHARED - {WorkKind.THINK})
+    demand = open_demand(SHARED - {WorkKind.THINK})
     chunk(demand, WorkKind.THINK, 10.0, 10.1)
     chunk(demand, WorkKind.SPEAK, 10.1, 10.12)
     demand.on_turn("s", ended())
@@ -90,7 +96,7 @@ def test_a_remote_model_costs_its_turn_and_nobody_else() -> None:
 
 
 def test_costs_that_vary_have_a_deviation() -> None:
-    demand = Demand(SHARED)
+    demand = open_demand(SHARED)
     for turn in range(1, 201):
         chunk(demand, WorkKind.FINAL, 10.0, 10.04 if turn % 2 else 10.08, turn=turn)
         demand.on_turn("s", ended(turn))
@@ -99,7 +105,7 @@ def test_costs_that_vary_have_a_deviation() -> None:
 
 @pytest.mark.parametrize("record", [ended(sent=None), ended(speech_end=None)])
 def test_a_turn_without_content_teaches_no_cost(record: TurnRecord) -> None:
-    demand = Demand(SHARED, Expected(0.08, 0.02))
+    demand = open_demand(SHARED, Expected(0.08, 0.02))
     chunk(demand, WorkKind.FINAL, 10.0, 10.1)
     demand.on_turn("s", record)
     snapshot = demand.snapshot()
@@ -107,7 +113,7 @@ def test_a_turn_without_content_teaches_no_cost(record: TurnRecord) -> None:
 
 
 def test_what_speculation_did_in_vain_is_not_needed() -> None:
-    demand = Demand(SHARED)
+    demand = open_demand(SHARED)
     before = demand.snapshot().share
     chunk(demand, WorkKind.THINK, 9.0, 9.5, WorkClass.SPECULATION)
     assert demand.snapshot().share > before
@@ -116,7 +122,7 @@ def test_what_speculation_did_in_vain_is_not_needed() -> None:
 
 
 def test_rates_are_per_second_of_a_session_and_the_prior_fades() -> None:
-    demand = Demand(SHARED, Expected(0.08, 0.02))
+    demand = open_demand(SHARED, Expected(0.08, 0.02))
     for turn in range(1, int(5 * MEMORY_S / 4.0)):  # one each 4 s, of 100 ms listening and 100 ms answering
         chunk(demand, WorkKind.PARTIAL, 1.0, 1.1, WorkClass.ASR, turn=turn)
         chunk(demand, WorkKind.SPEAK, 10.0, 10.1, turn=turn)
@@ -129,7 +135,7 @@ def test_rates_are_per_second_of_a_session_and_the_prior_fades() -> None:
 
 
 def test_ears_and_background_are_left_out() -> None:
-    demand = Demand(frozenset(WorkKind))
+    demand = open_demand(frozenset(WorkKind))
     before = demand.snapshot()
     chunk(demand, WorkKind.HEAR, 10.0, 10.1)
     chunk(demand, WorkKind.SECOND_PASS, 10.0, 11.0, WorkClass.BACKGROUND)
@@ -137,7 +143,7 @@ def test_ears_and_background_are_left_out() -> None:
 
 
 def test_what_may_block_is_the_longest_of_the_lower_classes_of_late() -> None:
-    demand = Demand(SHARED)
+    demand = open_demand(SHARED)
     chunk(demand, WorkKind.SPEAK, 0.0, 0.3, WorkClass.AHEAD)
     chunk(demand, WorkKind.FINAL, 0.0, 0.9, WorkClass.ASR)
     assert demand.snapshot().blocking_s == pytest.approx(0.3)
@@ -147,11 +153,13 @@ def test_what_may_block_is_the_longest_of_the_lower_classes_of_late() -> None:
 
 
 def test_chunks_are_forgotten_with_their_turn_or_session() -> None:
-    demand = Demand(SHARED)
+    demand = open_demand(SHARED)
     chunk(demand, WorkKind.FINAL, 10.0, 10.1)
     demand.on_left("s")
+    chunk(demand, WorkKind.FINAL, 10.0, 10.1)  # that still ran
     demand.on_turn("s", ended())
-    assert demand.snapshot().miss.path_s == 0.0
+    assert demand.snapshot().miss.path_s == 0.0 and not demand._chunks
+    demand.on_joined("s")
     for number in range(10_000):
         chunk(demand, WorkKind.FINAL, 10.0, 10.0, turn=number)
     assert sum(map(len, demand._chunks.values())) == 256

@@ -116,11 +116,15 @@ class Demand:
         self._blocking.append(expected.decode_s)
         self._seen = 0
 
+    def on_joined(self, session: str) -> None:
+        self._chunks[session] = deque(maxlen=KEPT_CHUNKS)
+
     def on_chunk(self, work: Work, timing: Timing) -> None:
         """A chunk has run."""
         if work.kind is WorkKind.HEAR or work.klass is WorkClass.BACKGROUND:
             return
-        self._chunks.setdefault(work.session, deque(maxlen=KEPT_CHUNKS)).append((work, timing))
+        if work.session in self._chunks:
+            self._chunks[work.session].append((work, timing))
         if work.kind not in self._shared:
             return
         self._needed_s += timing.service_s
@@ -159,6 +163,7 @@ class Demand:
         self._listening_s *= fade
 
     def on_left(self, session: str) -> None:
+        """A chunk of it that still runs is not kept."""
         self._chunks.pop(session, None)
 
     def snapshot(self) -> DemandSnapshot:
