@@ -454,6 +454,12 @@ def _ready_text(config: Config, served: Serving) -> str:
     )
     if served.achievable_ms > config.budget_ms:
         text += "; turns that are not begun ahead will miss it"
+    if (
+        config.admission.policy == "deadline"
+        and 1000 * warm.total_s > config.budget_ms
+        and config.limits.max_sessions > 1
+    ):
+        text += ", so that --admission deadline takes one session at a time"
     return text
 
 
