@@ -14,11 +14,12 @@ before it is done (k - 1) C + C_own + B after the first of those came, and late 
 
 of it (Lindley's recursion, written out). The other n - 1 sessions end one turn in that window each with probability
 lambda w_k, independently, so that P(late) <= sum over k of P(Binomial(n - 1, lambda w_k) >= k - 1): exact tails,
-and a union bound over k. C is what a turn costs others after its speech end, C_own what it costs itself (its mean
-and mean deviation), both measured and weighted by how often speculation hits (`core.demand`); B is the longest
-chunk of a lower class; D is the budget from where work can begin, without what listening to the other n - 1 takes
-meanwhile. A window of D, as in the demand-bound test for simultaneous turns, would refuse far more than is late:
-two turns within 178 ms of each other are both in time where each takes 75.
+and a union bound over k. C is what a turn costs others after its speech end, C_own what it costs itself: as often
+its mean plus as minus its mean deviation. Both are measured, apart for turns with and without a reply begun ahead,
+and weighted by how often that happens (`core.demand`). B is half the longest chunk of a lower class, which may have
+just begun or be about to end; D is the budget from where work can begin, without what listening to the other n - 1
+takes meanwhile. A window of D, as in the demand-bound test for simultaneous turns, would refuse far more than is
+late: two turns within 178 ms of each other are both in time where each takes 75.
 """
 
 from __future__ import annotations
@@ -78,11 +79,12 @@ class DeadlineSettings:
 def late_risk(n: int, demand: DemandSnapshot, settings: DeadlineSettings, budget_s: float) -> float:
     """P(a turn is late), of n sessions, in [0, 1]: the test `burst`."""
     listening_s = (n - 1) * demand.listening_share * budget_s
-    room_s = budget_s - settings.overhead_s - listening_s - demand.blocking_s * (n > 1)
+    blocked_s = demand.blocking_s if n > 1 else 0.0
+    room_s = budget_s - settings.overhead_s - listening_s - blocked_s
     risk = 0.0
     for share, own in ((demand.hit_rate, demand.hit), (1.0 - demand.hit_rate, demand.miss)):
-        own_s = own.path_s + own.path_deviation_s
-        risk += share * _collision(n - 1, demand.turns_hz, demand.shared_s, own_s - room_s)
+        for own_s in (own.path_s + own.path_deviation_s, own.path_s - own.path_deviation_s):
+            risk += 0.5 * share * _collision(n - 1, demand.turns_hz, demand.shared_s, own_s - room_s)
     return min(risk, 1.0)
 
 

@@ -59,7 +59,7 @@ class DemandSnapshot:
     share: float
     """Of the shared lane, that a session needs; what speculation did in vain is not needed."""
     listening_share: float
-    """The part of it that goes to what is said."""
+    """The part of it that goes to what is being said, while no turn of the session waits for it."""
     hit_rate: float
     """Turns whose reply was begun before the commit."""
     hit: TurnCost
@@ -148,6 +148,8 @@ class Demand:
             ]
             path_s = sum(span_s for _, span_s in spans)
             shared_s = sum(span_s for kind, span_s in spans if kind in self._shared)
+            heard_s = sum(span_s for kind, span_s in spans if kind in self._shared and kind in _LISTENING)
+            self._listening_s = max(0.0, self._listening_s - heard_s)
             hit = record.speculation.hit
             (self._hit if hit else self._miss).learn(path_s, shared_s)
             self._hit_rate += NEWEST_WEIGHT * (hit - self._hit_rate)
