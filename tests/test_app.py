@@ -10,6 +10,7 @@ import random
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import msgspec
@@ -18,10 +19,18 @@ import pytest
 
 from voicepipe.app import Serving, achievable_ms, serving
 from voicepipe.audio import to_pcm16
-from voicepipe.config import AcknowledgeConfig, Config, EnginesConfig, LimitsConfig, ScriptedConfig
+from voicepipe.config import (
+    AcknowledgeConfig,
+    AdmissionConfig,
+    Config,
+    EnginesConfig,
+    LimitsConfig,
+    PolicyName,
+    ScriptedConfig,
+)
 from voicepipe.engines.base import Engines
 from voicepipe.engines.table import load
-from voicepipe.errors import ConnectionLost, EngineError, PortInUse
+from voicepipe.errors import ConnectionLost, EngineError, PortInUse, Refused
 from voicepipe.warmup import WarmUp
 from voicepipe.wire.native import ReplyAcknowledged
 from voicepipe_client import Clip, ClipSource, Event, Session, connect, talk
@@ -31,11 +40,15 @@ SPEECH = (0.2 * np.sin(np.arange(RATE_HZ) * 0.2)).astype(np.float32)
 """A second of tone: speech to the scripted VAD."""
 
 
-def scripted(sessions: int = 2, **script: object) -> tuple[Config, Callable[[], Engines]]:
+def scripted(
+    sessions: int = 2, policy: PolicyName = "count", **script: object
+) -> tuple[Config, Callable[[], Engines]]:
+    """Without a policy that goes by how busy this machine is."""
     config = Config(
         port=0,
         engines=EnginesConfig(kind="scripted", scripted=ScriptedConfig(**script)),  # type: ignore[arg-type]
         limits=LimitsConfig(max_sessions=sessions, grace_s=0.5),
+        admission=AdmissionConfig(policy=policy),
     )
     return config, lambda: load(config.engines, None, sessions=sessions, api_key=None)
 
@@ -215,7 +228,7 @@ async def test_an_engine_that_cannot_warm_up_stops_the_start() -> None:
 async def test_a_drain_lets_the_running_turn_end() -> None:
     """Told to stop in mid-turn: the turn is answered to its end, then the connection closes with 1012."""
     config, loader = scripted(transcripts=("One.",), reply="Two three four.")
-    config = Config(port=0, engines=config.engines, limits=LimitsConfig(max_sessions=2, grace_s=8.0))
+    config = msgspec.structs.replace(config, limits=LimitsConfig(max_sessions=2, grace_s=8.0))
     async with serving(config, loader) as served, connect(url(served), rate=RATE_HZ) as session:
         await session.send_text("Hello.")
         seen: list[str] = []
@@ -272,3 +285,68 @@ async def test_a_late_turn_is_acknowledged_in_the_servers_own_voice() -> None:
     assert {turn.verdict for turn in turns} <= {"masked", "missed"} and len(turns) == 2
     assert [one.samples for one in told] == [2_400, 4_800]
     assert all(turn.felt_ms is not None and turn.felt_ms > 400 and turn.reply == "Four five." for turn in turns)
+
+
+# --- admission
+
+
+def metric(page: str, name: str, **labels: str) -> float:
+    wanted = {f'{key}="{value}"' for key, value in labels.items()}
+    for line in page.splitlines():
+        series, _, value = line.rpartition(" ")
+        found, _, inside = series.partition("{")
+        if found == f"voicepipe_{name}" and wanted <= set(inside.rstrip("}").split(",")):
+            return float(value)
+    raise AssertionError(f"no {name} {labels}")
+
+
+async def page_of(served: Serving) -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
+    page = await reader.read()
+    writer.close()
+    return page.decode()
+
+
+async def test_a_machine_too_slow_for_its_budget_serves_one_and_says_why_no_more() -> None:
+    """300 ms for a clause's sound: no turn makes 200, and an idle server takes a session all the same."""
+    config, loader = scripted(4, "deadline", tts_ms=300.0)
+    async with serving(config, loader) as served, connect(url(served), rate=RATE_HZ):
+        with pytest.raises(Refused) as caught:
+            async with connect(url(served), rate=RATE_HZ):
+                pass
+        assert caught.value.reason == "burst" and 750 <= caught.value.retry_after_ms <= 37_500
+        page = await page_of(served)
+    assert metric(page, "admission_decisions_total", policy="deadline", decision="admitted", reason="") == 1
+    assert metric(page, "admission_decisions_total", policy="deadline", decision="refused", reason="burst") == 1
+    assert metric(page, "admission_use", policy="deadline", limit="burst") > 1.0
+    assert metric(page, "refusals_total", reason="burst") == 1
+    assert metric(page, "refusal_seconds_count") == 1
+    assert metric(page, "overload_level") == 0.0
+
+
+async def test_the_cost_of_a_turn_is_what_finished_turns_took() -> None:
+    """The warm-up expects 30 ms; the answers that people get take longer, and admission learns it of turns."""
+    config, loader = scripted(4, "deadline", asr_ms=10.0, llm_prefill_ms=1.0, llm_token_ms=1.0, tts_ms=10.0)
+    async with serving(config, loader) as served:
+        before = served.demand.snapshot()
+        await ask(served)
+        after = served.demand.snapshot()
+    assert before.turns == 0 and after.turns >= 1
+    learnt = after.hit if after.hit_rate else after.miss
+    assert learnt.path_s != before.miss.path_s and 0.005 < learnt.path_s < 0.15
+    assert after.share != before.share
+
+
+async def test_without_a_cap_in_the_way_many_are_admitted_and_the_burst_refuses_the_rest() -> None:
+    config, loader = scripted(40, "deadline")
+    config = msgspec.structs.replace(config, admission=AdmissionConfig(loop_lag_ms=1000.0))
+    async with serving(config, loader) as served, AsyncExitStack() as stack:
+        admitted, reasons = 0, set()
+        for _ in range(40):
+            try:
+                await stack.enter_async_context(connect(url(served), rate=RATE_HZ))
+                admitted += 1
+            except Refused as refused:
+                reasons.add(refused.reason)
+        assert 3 <= admitted <= 20 and reasons == {"burst"}

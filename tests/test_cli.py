@@ -19,9 +19,10 @@ import numpy as np
 import pytest
 
 from voicepipe.audio import read_wav, write_wav
-from voicepipe.cli import main
+from voicepipe.cli import main, read_tokens
+from voicepipe.config import parse_config
 from voicepipe.conversation import check_out
-from voicepipe.errors import EngineError
+from voicepipe.errors import ConfigError, EngineError
 
 RATE_HZ = 16_000
 
@@ -693,3 +694,50 @@ def until(condition: object, limit_s: float = 20.0) -> None:
     end = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
+
+
+# --- tokens
+
+
+def test_tokens_have_names_and_come_from_the_environment_or_a_file(tmp_path: Path) -> None:
+    (tmp_path / "lobby").write_text("from-a-file\n")
+    tokens = {"kiosk": {"env": "KIOSK"}, "lobby": {"file": str(tmp_path / "lobby")}}
+    environ = {"VOICEPIPE_SERVER_TOKENS": "a,,b,a", "KIOSK": "from-the-environment"}
+    assert read_tokens(parse_config({"tokens": tokens}), environ) == {
+        "a": "token-1",
+        "b": "token-2",
+        "from-the-environment": "kiosk",
+        "from-a-file": "lobby",
+    }
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        ({}, "the environment variable KIOSK holds no token"),
+        ({"KIOSK": "two words"}, "white space"),
+        ({"KIOSK": "s3cret", "VOICEPIPE_SERVER_TOKENS": "s3cret"}, "the same token as token-1"),
+    ],
+)
+def test_a_token_that_is_missing_or_ambiguous_is_told_and_not_shown(environ: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        read_tokens(parse_config({"tokens": {"kiosk": {"env": "KIOSK"}}}), environ)
+    assert caught.value.field == "tokens.kiosk" and "s3cret" not in caught.value.message
+
+
+def test_a_token_file_that_is_not_there_is_told() -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        read_tokens(parse_config({"tokens": {"kiosk": {"file": "/nowhere/at/all"}}}), {})
+
+
+def test_check_shows_policies_and_where_tokens_are_and_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KIOSK", "s3cret")
+    file = tmp_path / "c.toml"
+    file.write_text('[tokens.kiosk]\nenv = "KIOSK"\nquota = { sessions = 2 }\n')
+    assert main(["serve", "--check", "--engines", "scripted", "--config", str(file), "--admission", "vegas"]) == 0
+    printed = capsys.readouterr().out
+    assert json.loads(printed)["admission"]["policy"] == "vegas" and "KIOSK" in printed and "s3cret" not in printed
+    monkeypatch.delenv("KIOSK")
+    assert main(["serve", "--check", "--engines", "scripted", "--config", str(file)]) == 2

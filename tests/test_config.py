@@ -118,3 +118,30 @@ def test_language_codes(code: str | None) -> None:
     """Of two or three letters, or none to detect it."""
     values = {} if code is None else {"language": code}
     assert parse_config({"engines": values}).engines.language == code
+
+
+def test_a_token_is_named_and_kept_elsewhere() -> None:
+    tokens = parse_config({"tokens": {"kiosk-1": {"env": "KIOSK"}, "lobby": {"file": "/run/lobby"}}}).tokens
+    assert (tokens["kiosk-1"].env, tokens["lobby"].file, tokens["lobby"].quota) == ("KIOSK", "/run/lobby", None)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "says"),
+    [
+        ({"kiosk": {}}, "either `env` or `file`"),
+        ({"kiosk": {"env": "A", "file": "b"}}, "either `env` or `file`"),
+        ({"Kiosk": {"env": "A"}}, "small letters"),
+        ({"a b": {"env": "A"}}, "small letters"),
+        ({"kiosk": {"token": "s3cret"}}, "unknown field"),
+    ],
+)
+def test_a_token_that_cannot_be_is_refused(tokens: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        parse_config({"tokens": tokens})
+    assert "s3cret" not in caught.value.message
+
+
+def test_an_unknown_policy_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config({"admission": {"policy": "hope"}})
+    assert caught.value.field == "admission.policy"

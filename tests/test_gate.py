@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from voicepipe.core.admission import Refuse, SessionRequest
+from voicepipe.core.admission import Reason, Refuse, SessionRequest
 from voicepipe.gate import (
     AccessRules,
     Crowd,
     Gate,
     Visit,
     is_loopback,
+    quota_address,
     refusal_reply,
     session_request,
 )
@@ -231,3 +232,57 @@ def test_a_refusal_says_when_to_come_back_rounded_up_to_seconds() -> None:
     reply = refusal_reply(Refuse("capacity", 1_001))
     assert reply.status == 503 and reply.headers["Retry-After"] == "2"
     assert json.loads(reply.body) == {"refused": {"reason": "capacity", "retry_after_ms": 1001}}
+
+
+@pytest.mark.parametrize(
+    ("peer", "expected"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::1", "2001:db8:1:2::/64"),
+        ("127.0.0.1", ""),
+        ("::1", ""),
+        ("", ""),
+    ],
+)
+def test_quotas_count_by_address_or_network(peer: str, expected: str) -> None:
+    """Whoever has one IPv6 address has 2^64; on loopback a proxy may stand for everyone."""
+    assert quota_address(peer) == expected
+
+
+def test_a_token_is_known_by_its_configured_name() -> None:
+    rules = AccessRules(tokens=frozenset({"hush", "plain"}), token_names={"hush": "kiosk"})
+    gate = Gate(rules)
+    assert gate.token_name(visit(authorization="Bearer hush")) == "kiosk"
+    assert gate.token_name(visit(sec_websocket_protocol="voicepipe.v1, plain")) == ""
+    assert gate.token_name(visit(authorization="Bearer nonsense")) is None
+    assert "hush" not in repr(rules)
+    assert session_request(visit(), "kiosk") == SessionRequest("127.0.0.1", token="kiosk")
+
+
+def test_admission_is_told_who_can_wait_and_whose_address_it_is() -> None:
+    assert session_request(visit(peer=LAN, sec_websocket_protocol="voicepipe.v1")) == SessionRequest(
+        LAN, address=LAN, may_wait=True
+    )
+
+
+def test_every_token_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those behind the one that matches: time tells nothing about which."""
+    compared: list[bytes] = []
+
+    def digest(shown: bytes, known: bytes) -> bool:
+        compared.append(known)
+        return shown == known
+
+    monkeypatch.setattr("voicepipe.gate.hmac.compare_digest", digest)
+    gate = Gate(AccessRules(tokens=frozenset({"a", "b", "c"})))
+    for shown in ("a", "b", "c", "d"):
+        compared.clear()
+        gate.token_name(visit(authorization=f"Bearer {shown}"))
+        assert sorted(compared) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_quota_is_the_callers_own_429_and_all_else_the_servers_503(reason: Reason) -> None:
+    assert refusal_reply(Refuse(reason, 1_000)).status == (429 if reason.is_quota else 503)

@@ -145,3 +145,25 @@ def test_overruns_are_counted_per_stage(metrics: Metrics) -> None:
     metrics.chunk_overran("tts")
     assert value(metrics, "voicepipe_chunk_overruns_total", stage="tts") == 1
     assert value(metrics, "voicepipe_chunk_overruns_total", stage="asr") == 0
+
+
+def test_decisions_by_policy_and_reason_and_how_long_refusals_take(metrics: Metrics) -> None:
+    metrics.decided("deadline", "refused", "burst")
+    metrics.decided("deadline", "admitted", "")
+    metrics.refusal_took(0.0007)
+    labels = {"policy": "deadline", "decision": "refused", "reason": "burst"}
+    assert value(metrics, "voicepipe_admission_decisions_total", **labels) == 1
+    assert (
+        value(metrics, "voicepipe_admission_decisions_total", policy="deadline", decision="admitted", reason="")
+        == 1
+    )
+    assert value(metrics, "voicepipe_refusal_seconds_bucket", le="0.001") == 1
+    with pytest.raises(AssertionError):
+        metrics.decided("deadline", "shrugged", "")
+
+
+def test_the_waiting_room(metrics: Metrics) -> None:
+    metrics.room(3)
+    metrics.waited(4.0, "left")
+    assert value(metrics, "voicepipe_waiting_room") == 3
+    assert value(metrics, "voicepipe_waiting_seconds_bucket", ended="left", le="5.0") == 1

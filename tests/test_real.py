@@ -13,7 +13,7 @@ import pytest
 
 from voicepipe.app import Serving, serving
 from voicepipe.audio import Samples, read_wav, resample
-from voicepipe.config import Config, LimitsConfig, OperatingPoint
+from voicepipe.config import AdmissionConfig, Config, LimitsConfig, OperatingPoint
 from voicepipe.core.events import Timing, Work, WorkKind
 from voicepipe.core.events import TurnRecord as LedgerRecord
 from voicepipe.engines.table import Models, load
@@ -37,7 +37,7 @@ async def house(
     models: Models, sessions: int, recorders: Recorders | None = None, *, point: OperatingPoint = "fast"
 ) -> AsyncIterator[Serving]:
     limits = LimitsConfig(max_sessions=sessions, grace_s=1.0)
-    config = Config(port=0, operating_point=point, limits=limits)
+    config = Config(port=0, operating_point=point, limits=limits, admission=AdmissionConfig(policy="count"))
     loader = lambda: load(config.engines, models, sessions=sessions, api_key=None)  # noqa: E731
     async with serving(config, loader, recorders=recorders) as served:
         yield served

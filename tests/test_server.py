@@ -7,6 +7,7 @@ import gc
 import json
 import logging
 import os
+import random
 import socket
 import struct
 import sys
@@ -26,7 +27,11 @@ from websockets.typing import Subprotocol
 from voicepipe.app import serving
 from voicepipe.config import Config, EnginesConfig, LimitsConfig
 from voicepipe.connection import Connection, ConnectionClosed
-from voicepipe.core.admission import CountAdmission, Grant, Refuse, SessionRequest
+from voicepipe.core.admission import CountAdmission, Grant, Reason, Refuse, SessionAdmission, SessionRequest
+from voicepipe.core.limits import FixedLimit
+from voicepipe.core.policies import LimitPolicy
+from voicepipe.core.quotas import Quota, QuotaSettings
+from voicepipe.core.room import RoomSettings
 from voicepipe.engines.table import load
 from voicepipe.errors import BadJson, EnvironmentFailure, PortInUse
 from voicepipe.gate import AccessRules
@@ -164,7 +169,7 @@ async def test_the_handler_sees_the_request_and_its_grant() -> None:
     path = "/v1/voice?budget_ms=300&route=a"
     async with house(look) as h, h.connect(path, additional_headers={"X-Thing": "1"}) as ws:
         assert await closing(ws) == (1000, "")
-    request = SessionRequest("127.0.0.1", 300.0, "a")
+    request = SessionRequest("127.0.0.1", 300.0, "a", may_wait=True)
     assert seen == ["127.0.0.1", {"budget_ms": "300", "route": "a"}, "1", Grant(1, request)]
 
 
@@ -846,3 +851,161 @@ async def test_the_library_never_logs_what_people_say(caplog: pytest.LogCaptureF
         await ws.recv()
     assert "secret words" not in caplog.text and "hush" not in caplog.text
     assert "session 1 opened: peer 127.0.0.1" in caplog.text
+
+
+# --- the waiting room
+
+
+def small(places: int = 2, longest_s: float = 30.0, sessions: int = 1) -> SessionAdmission:
+    policy = LimitPolicy("count", FixedLimit(sessions), Reason.CAPACITY)
+    return SessionAdmission(policy, room=RoomSettings(places, longest_s))
+
+
+async def message(ws: ClientConnection) -> Any:
+    return json.loads(await ws.recv())
+
+
+async def test_who_waits_is_told_its_place_as_it_moves_and_then_served() -> None:
+    async with house(admission=small()) as h, h.connect() as guest:
+        first, second = await h.connect(), await h.connect()
+        assert await message(first) == {"type": "waiting", "position": 1}
+        assert await message(second) == {"type": "waiting", "position": 2}
+        assert h.value("waiting_room") == 2
+        await second.send("said while waiting")
+        await guest.close()
+        await first.send("hi")
+        assert await first.recv() == "hi"
+        assert await message(second) == {"type": "waiting", "position": 1}
+        await first.close()
+        assert await second.recv() == "said while waiting"
+        await second.close()
+        await h.emptied()
+        assert h.value("leases", kind="session") == h.value("waiting_room") == 0
+        assert h.value("waiting_seconds_count", ended="admitted") == 2
+
+
+@pytest.mark.parametrize("goes", ["closes", "vanishes"])
+async def test_a_client_that_leaves_the_line_frees_its_place(goes: str) -> None:
+    async with house(admission=small()) as h, h.connect():
+        first, second = await h.connect(), await h.connect()
+        assert (await message(second))["position"] == 2
+        if goes == "closes":
+            await first.close()
+        else:
+            first.transport.abort()
+        assert await message(second) == {"type": "waiting", "position": 1}
+        async with h.connect() as third:
+            assert (await message(third))["position"] == 2
+        await second.close()
+
+
+async def test_who_cannot_be_told_to_wait_is_refused_at_once() -> None:
+    async with house(admission=small()) as h, h.connect():
+        with pytest.raises(InvalidStatus) as caught:
+            await h.connect("/v1/voice?refuse=http")
+        assert caught.value.response.status_code == 503
+        assert h.value("waiting_room") == 0
+
+
+async def test_a_wait_in_vain_ends_with_a_refusal() -> None:
+    async with house(admission=small(longest_s=0.05)) as h, h.connect(), h.connect() as ws:
+        assert (await message(ws))["type"] == "waiting"
+        assert await message(ws) == {"type": "refused", "reason": "capacity", "retry_after_ms": 30_000}
+        assert await closing(ws) == (1013, "capacity")
+
+
+async def test_a_drain_turns_out_who_waits() -> None:
+    async with house(admission=small()) as h, h.connect() as guest, h.connect() as ws:
+        assert (await message(ws))["type"] == "waiting"
+        stop = asyncio.create_task(h.server.stop(60.0))
+        assert (await message(ws))["reason"] == "draining"
+        assert await closing(ws) == (1013, "draining")
+        await guest.close()
+        await stop
+
+
+# --- quotas
+
+
+async def test_a_token_that_has_used_up_its_quota_is_told_429_and_others_get_in() -> None:
+    rules = AccessRules(tokens=frozenset({"t1", "t2"}), token_names={"t1": "kiosk", "t2": "lobby"})
+    policy = LimitPolicy("count", FixedLimit(8), Reason.CAPACITY)
+    admission = SessionAdmission(policy, quotas=QuotaSettings(token=Quota(sessions=1)))
+    async with house(settings=replace(SETTINGS, access=rules), admission=admission) as h:
+        kiosk = {"additional_headers": {"Authorization": "Bearer t1"}}
+        async with h.connect(**kiosk):
+            with pytest.raises(InvalidStatus) as caught:
+                await h.connect("/v1/voice?refuse=http", **kiosk)
+            response = caught.value.response
+            assert response.status_code == 429 and "Retry-After" in response.headers
+            assert json.loads(response.body)["refused"]["reason"] == "token-sessions"
+            async with h.connect(**kiosk) as ws:
+                assert (await message(ws))["reason"] == "token-sessions"
+                assert (await closing(ws))[0] == 1013
+            async with h.connect(subprotocols=[*V1, Subprotocol("t2")]) as other:
+                await other.send("in")
+                assert await other.recv() == "in"
+        await h.emptied()
+        page = await h.http("/metrics")
+        assert b"t1" not in page.body and b"t2" not in page.body
+        async with h.connect(**kiosk) as ws:
+            await ws.send("again")
+            assert await ws.recv() == "again"
+
+
+# --- how fast
+
+
+async def test_refusals_take_milliseconds_also_beside_running_sessions() -> None:
+    """Both ways of refusing, measured from the request to its answer at the socket."""
+    async with house(admission=CountAdmission(2)) as h, AsyncExitStack() as stack:
+        for _ in range(2):
+            await stack.enter_async_context(h.connect())
+        for number in range(100):
+            if number % 2:
+                with pytest.raises(InvalidStatus):
+                    await h.connect("/v1/voice?refuse=http")
+            else:
+                async with h.connect() as ws:
+                    await closing(ws)
+        await until(lambda: h.value("refusal_seconds_count") == 100)
+        under = h.value("refusal_seconds_bucket", le="0.01")
+        assert under is not None and under >= 90  # the rest belongs to the machine
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_races_over_sockets_admit_exactly_n_and_leave_no_lease(seed: int) -> None:
+    """N + k real connections at once, a random part of which break within the handshake or right after it."""
+    rng = random.Random(seed)
+    n, k = rng.randint(2, 5), rng.randint(2, 8)
+
+    async def welcome(connection: Connection, grant: Grant) -> None:
+        await connection.send("in")
+        await echo(connection, grant)
+
+    async with house(welcome, admission=small(3, 0.5, sessions=n)) as h:
+        for _ in range(5):
+            clients = await asyncio.gather(*[h.connect() for _ in range(n + k)])
+            answers = [await ws.recv() for ws in clients]
+            assert answers.count("in") == n == h.admission.snapshot().active
+            assert sum('"waiting"' in str(answer) for answer in answers) == min(3, k)
+
+            async def go(ws: ClientConnection) -> None:
+                if rng.random() < 0.5:
+                    ws.transport.abort()
+                    await ws.wait_closed()
+                else:
+                    await ws.close()
+
+            rng.shuffle(clients)
+            await asyncio.gather(*[go(ws) for ws in clients])
+            for _ in range(n + k):  # handshakes that are cut off in the middle
+                _reader, writer = await asyncio.open_connection("127.0.0.1", h.server.port)
+                lines = ("GET /v1/voice HTTP/1.1", "Host: here", "Connection: Upgrade", "Upgrade: websocket")
+                keys = ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==")
+                request = "\r\n".join([*lines, *keys, "Sec-WebSocket-Protocol: voicepipe.v1", "", ""]).encode()
+                writer.write(request[: rng.randint(1, len(request))])
+                await writer.drain()
+                writer.transport.abort()
+            await h.emptied()
+            assert h.value("leases", kind="session") == h.value("sessions_active") == h.value("waiting_room") == 0

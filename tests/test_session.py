@@ -36,6 +36,8 @@ from tests.driving import (
 from voicepipe.audio import to_pcm16
 from voicepipe.config import Config, ScriptedConfig
 from voicepipe.connection import MemoryConnection
+from voicepipe.core.events import Verdict
+from voicepipe.core.overload import Level
 from voicepipe.engines.base import Engines
 from voicepipe.errors import EngineUnavailable
 from voicepipe.reception import serve_session
@@ -481,6 +483,25 @@ def test_a_breath_keeps_the_reply_that_was_made_in_it() -> None:
 
     (ended,) = call(script, engines(SHORT, asr=asr)).of(wire.TurnEnded)
     assert (ended.speculation.attempts, ended.speculation.hit, ended.speculation.wasted_ms) == (1, True, 0)
+
+
+@pytest.mark.parametrize("level", Level)
+def test_an_overloaded_server_makes_no_replies_while_somebody_speaks_and_answers_all_the_same(level: Level) -> None:
+    """What has been heard after a second sounds finished."""
+
+    async def script(caller: Caller) -> None:
+        await caller.start()
+        await caller.speak(1.6)
+        await caller.pause_until(wire.TurnEnded)
+        await caller.end()
+
+    asr = DictatedAsr(("I would like tea.",))
+    caller = call(script, engines(SHORT, asr=asr), known={"pressure": lambda: level})
+    ((record,),) = caller.house.records.values()
+    instants = record.instants
+    assert record.verdict is Verdict.MET and instants.eager is not None and instants.soft_end is not None
+    begun_while_speaking = instants.eager < instants.soft_end - 0.1
+    assert begun_while_speaking is (level is Level.NONE)
 
 
 # --- the turn model ----------------------------------------------------------------------------------------------

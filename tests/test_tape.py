@@ -89,6 +89,7 @@ EVENTS: tuple[EndpointEvent, ...] = (
 
 EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "Turns.on_opened": ({"now": 1.5},),
+    "Turns.on_shed": ({"shed": True}, {"shed": False}),
     "Turns.on_outlook": ({"outlook": Outlook(final_s=0.1, reading_s=0.04, audio_ratio=1.5)},),
     "Turns.on_endpoint": tuple({"event": event, "when": 1.25, "now": 1.5} for event in EVENTS),
     "Turns.on_commit_asked": ({"now": 1.5},),

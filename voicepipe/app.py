@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,23 +16,29 @@ from prometheus_client import CollectorRegistry
 from voicepipe.acknowledgements import render
 from voicepipe.config import Config
 from voicepipe.connection import Connection
-from voicepipe.core.admission import CountAdmission, Grant
+from voicepipe.core.admission import Grant
 from voicepipe.core.blame import shares_of
+from voicepipe.core.demand import Demand, Expected, shared_kinds
 from voicepipe.core.endpoint import RATE_HZ
 from voicepipe.core.events import Rung, Stage, Timing, TurnRecord, Work, WorkKind
 from voicepipe.core.forecast import Forecaster
 from voicepipe.core.lull import LullSettings
+from voicepipe.core.outcomes import observe as observe_turn
+from voicepipe.core.overload import Overload
 from voicepipe.core.patience import OPERATING_POINTS
+from voicepipe.core.policies import DeadlinePolicy
 from voicepipe.core.scheduler import Scheduler
 from voicepipe.core.turn import Turns
 from voicepipe.core.turn_state import DOWNLINK_S
 from voicepipe.device import Device
 from voicepipe.engines.base import Engines
 from voicepipe.engines.table import plan
+from voicepipe.entrance import make_admission, make_policy, overload_settings
 from voicepipe.gate import AccessRules
 from voicepipe.meter import OnThread
 from voicepipe.metrics import Metrics
 from voicepipe.pages import Readiness
+from voicepipe.pressure import Pressure
 from voicepipe.reception import serve_session
 from voicepipe.recorders import Recorders
 from voicepipe.server import ServerSettings, VoiceServer
@@ -39,6 +46,9 @@ from voicepipe.services import Services
 from voicepipe.warmup import WarmUp, warm_up
 
 T = TypeVar("T")
+
+JITTER = (0.75, 1.25)
+"""By what factor the time to come back is spread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,8 @@ class Serving:
     """What a turn takes from speech end on this machine, unloaded, its reply begun when speech ends."""
     on_thread: OnThread
     """Runs a blocking engine call on the device's thread, outside any session."""
+    demand: Demand
+    """What sessions ask of the device, as admission sees it."""
 
 
 def achievable_ms(warm: WarmUp, config: Config, vad_lag_s: float) -> float:
@@ -83,12 +95,13 @@ async def serving(
     config: Config,
     load: Callable[[], Engines],
     *,
-    tokens: frozenset[str] = frozenset(),
+    tokens: frozenset[str] | Mapping[str, str] = frozenset(),
     web_files: Path | None = None,
     on_listening: Callable[[int], None] = lambda port: None,
     recorders: Recorders | None = None,
 ) -> AsyncIterator[Serving]:
-    """Listen, load, warm up, and serve while the block runs. Leaving it drains. `recorders` are told of every chunk
+    """Listen, load, warm up, and serve while the block runs. Leaving it drains. `tokens` may be a mapping to the
+    names under which quotas know them. `recorders` are told of every chunk
     and every turn, and of what core decides on; they may be closed after it.
 
     Raises PortInUse before anything is loaded, then whatever `load` raises.
@@ -99,13 +112,20 @@ async def serving(
     tape = recorders.tape
 
     async def handler(connection: Connection, grant: Grant) -> None:
-        await serve_session(connection, services[0], f"s{grant.lease_id}")
+        ident = f"s{grant.lease_id}"
+        demand.on_joined(ident)
+        try:
+            await serve_session(connection, services[0], ident)
+        finally:
+            demand.on_left(ident)
 
     def ready() -> Readiness:
         return Readiness(True) if services else Readiness(False, "warming_up")
 
     def observe(work: Work, timing: Timing, lane: str) -> None:
         metrics.chunk_done(work.kind.stage.value, work.klass.name.lower(), timing.service_s)
+        demand.on_chunk(work, timing)
+        pressure.on_chunk(work, timing)
         for recorder in recorders.observers:
             recorder.on_chunk(work, timing, lane)
 
@@ -115,20 +135,34 @@ async def serving(
         forecaster.on_chunk(work, service_s, whole=whole)
 
     def on_record(session: str, record: TurnRecord) -> None:
+        demand.on_turn(session, record)
+        server.lobby.on_turn(observe_turn(record))
         for recorder in recorders.observers:
             recorder.on_record(session, record)
+
+    def on_lag(lag_s: float) -> None:
+        pressure.on_lag(lag_s)
+        if isinstance(policy, DeadlinePolicy):
+            policy.on_lag(server.lag.p99_s)
 
     where = plan(config.engines, config.limits.max_sessions)
     placement = {WorkKind(kind): lane for kind, lane in where.placement.items()}
     forecaster = Forecaster(placement)
-    admission = CountAdmission(config.limits.max_sessions)
+    demand = Demand(shared_kinds(placement, where.lanes))
+    policy = make_policy(config, demand)
+    admission = make_admission(config, policy)
+    chance = random.Random()
     server = VoiceServer(
         _server_settings(config, tokens, web_files),
         handler,
         admission=admission,
         metrics=metrics,
         ready=ready,
+        jitter=lambda: chance.uniform(*JITTER),
+        on_lag=on_lag,
     )
+    pressure = Pressure(Overload(overload_settings(config.overload)), server.lobby.on_shed)
+    metrics.follow_overload(pressure.snapshot)
     async with server:
         on_listening(server.port)
         clock = asyncio.get_running_loop().time
@@ -148,13 +182,17 @@ async def serving(
                 began = clock()
                 warm = await warm_up(engines, clock, on_thread, on_ears)
                 forecaster.seed(warm.chunks, warm.ways)
+                demand.seed(Expected(warm.total_s, warm.final_s))
                 metrics.follow_costs(lambda: forecaster.snapshot().costs)
+                metrics.follow_admission(lambda: admission.snapshot(clock()))
                 texts = config.acknowledge.texts if Rung.ACKNOWLEDGE in config.ladder else ()
                 sounds = await render(engines.tts, texts, on_thread)
                 warmed_s = clock() - began
                 vad_frame_s = engines.vad.open().frame_samples / RATE_HZ
                 expected_ms = achievable_ms(warm, config, engines.vad.lag_s)
                 gc.freeze()  # what is loaded stays: the collector need not walk it again
+                server.lag.forget()
+                pressure.begin(lambda: sum(lane.queued for lane in device.snapshot().lanes.values()))
                 services.append(
                     Services(
                         engines,
@@ -167,26 +205,30 @@ async def serving(
                         shares=expected_shares(warm, engines.vad.lag_s, vad_frame_s),
                         draining=server.draining,
                         drain_deadline=lambda: server.drain_deadline,
+                        pressure=lambda: pressure.level,
                         on_record=on_record,
                         make_turns=Turns if tape is None else tape.turns,
                     )
                 )
                 try:
-                    yield Serving(server, engines, warm, warmed_s, forecaster, expected_ms, on_thread)
+                    yield Serving(server, engines, warm, warmed_s, forecaster, expected_ms, on_thread, demand)
                 finally:
                     await server.stop(config.limits.grace_s)
             finally:
                 await engines.llm.aclose()
 
 
-def _server_settings(config: Config, tokens: frozenset[str], web_files: Path | None) -> ServerSettings:
+def _server_settings(
+    config: Config, tokens: frozenset[str] | Mapping[str, str], web_files: Path | None
+) -> ServerSettings:
     limits = config.limits
     return ServerSettings(
         host=config.host,
         port=config.port,
         access=AccessRules(
             origins=frozenset(config.origins),
-            tokens=tokens,
+            tokens=frozenset(tokens),
+            token_names=tokens if isinstance(tokens, Mapping) else {},
             metrics_public=config.metrics_public,
             max_connections=limits.max_connections,
             max_connections_per_address=limits.max_connections_per_address,

@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import tomllib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import msgspec
 
 from voicepipe import __version__
 from voicepipe.app import Serving, serving
-from voicepipe.config import Config, EnginesConfig, parse_config
+from voicepipe.config import Config, EnginesConfig, TokenConfig, parse_config
 from voicepipe.conversation import Call, check_out, converse, load_clips, spoken_question
 from voicepipe.engines.base import Engines
 from voicepipe.engines.table import find_models, has_turn_model, is_url, load
@@ -133,6 +133,11 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port (default 8765; 0 takes a free one)")
     parser.add_argument("--max-sessions", type=int, metavar="N", help="sessions at a time (default 4)")
+    parser.add_argument(
+        "--admission",
+        choices=("none", "count", "token-bucket", "aimd", "gradient", "vegas", "deadline"),
+        help="who gets a session below that number (default deadline: as long as turns can be in time)",
+    )
     parser.add_argument("--check", action="store_true", help="check the configuration, print it, exit")
     _add_engines(parser)
     parser.set_defaults(run=_serve)
@@ -280,6 +285,7 @@ def _config(args: argparse.Namespace) -> Config:
             "turn_model": args.turn_model,
         },
         "limits": {"max_sessions": getattr(args, "max_sessions", None)},
+        "admission": {"policy": getattr(args, "admission", None)},
     }
     for table, flags in tables.items():
         target = values.setdefault(table, {}) if table else values
@@ -341,19 +347,54 @@ def _loader(config: Config, store: ModelStore) -> Callable[[], Engines]:
 
 def _serve(args: argparse.Namespace) -> int:
     config = _config(args)
+    tokens = read_tokens(config, os.environ)
     if args.check:
         print(msgspec.json.format(msgspec.json.encode(config), indent=2).decode())
         return 0
     with _recorders(args) as recorders:
         loader = _loader(config, _store())
-        return asyncio.run(_serve_until_told(config, loader, recorders))
+        return asyncio.run(_serve_until_told(config, loader, recorders, tokens))
 
 
 def _recorders(args: argparse.Namespace) -> AbstractContextManager[Recorders]:
     return open_recorders(args.ledger, args.trace, args.record)
 
 
-async def _serve_until_told(config: Config, loader: Callable[[], Engines], recorders: Recorders) -> int:
+def read_tokens(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
+    """Each bearer token and its name. Raises ConfigError, which shows none of them."""
+    given = [token for token in environ.get("VOICEPIPE_SERVER_TOKENS", "").split(",") if token]
+    tokens = {token: f"token-{number}" for number, token in enumerate(dict.fromkeys(given), 1)}
+    for name, where in config.tokens.items():
+        token = _read_token(name, where, environ)
+        if token in tokens:
+            raise ConfigError(f"tokens.{name}: the same token as {tokens[token]}", field=f"tokens.{name}")
+        if name in tokens.values():
+            raise ConfigError(
+                f"tokens.{name}: VOICEPIPE_SERVER_TOKENS has one of that name", field=f"tokens.{name}"
+            )
+        tokens[token] = name
+    return tokens
+
+
+def _read_token(name: str, where: TokenConfig, environ: Mapping[str, str]) -> str:
+    field = f"tokens.{name}"
+    if where.env:
+        token, source = environ.get(where.env, ""), f"the environment variable {where.env}"
+    else:
+        try:
+            token, source = Path(where.file).read_text(encoding="utf-8").strip(), where.file
+        except OSError as exc:
+            raise ConfigError(f"{field}: {where.file}: {exc.strerror}", field=field) from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"{field}: {where.file} is not text", field=field) from None
+    if not token or any(char.isspace() or not char.isprintable() for char in token):
+        raise ConfigError(f"{field}: {source} holds no token, or one with white space in it", field=field)
+    return token
+
+
+async def _serve_until_told(
+    config: Config, loader: Callable[[], Engines], recorders: Recorders, tokens: Mapping[str, str]
+) -> int:
     once, twice = asyncio.Event(), asyncio.Event()
     ready: list[Serving] = []
 
@@ -370,7 +411,6 @@ async def _serve_until_told(config: Config, loader: Callable[[], Engines], recor
     def listening(port: int) -> None:
         print(f"listening on http://{_authority(config.host, port)}; loading the engines", flush=True)
 
-    tokens = frozenset(t for t in os.environ.get("VOICEPIPE_SERVER_TOKENS", "").split(",") if t)
     with on_signals(tell):
         async with serving(
             config,
@@ -414,6 +454,12 @@ def _ready_text(config: Config, served: Serving) -> str:
     )
     if served.achievable_ms > config.budget_ms:
         text += "; turns that are not begun ahead will miss it"
+    if (
+        config.admission.policy == "deadline"
+        and 1000 * warm.total_s > config.budget_ms
+        and config.limits.max_sessions > 1
+    ):
+        text += ", so that --admission deadline takes one session at a time"
     return text
 
 

@@ -20,6 +20,7 @@ OperatingPoint = Literal["fast", "balanced", "safe"]
 Enforcement = Literal["degrade", "enforce", "observe"]
 Rung = Literal["short-clause", "no-second-pass", "small-model", "acknowledge"]
 EngineSet = Literal["default", "scripted"]
+PolicyName = Literal["none", "count", "token-bucket", "aimd", "gradient", "vegas", "deadline"]
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=1, le=10_000)]
@@ -27,11 +28,15 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Millis = Annotated[float, Meta(ge=0, le=600_000)]
 Threads = Annotated[int, Meta(ge=1, le=256)]
 Score = Annotated[float, Meta(ge=0, le=1)]
+Share = Annotated[float, Meta(gt=0, le=1)]
+Most = Annotated[int, Meta(ge=0, le=100_000)]
+"""0: no limit."""
 Host = Annotated[str, Meta(min_length=1)]
 """Not empty: sockets take an empty one for every address there is."""
 LanguageCode = Annotated[str, Meta(pattern=r"\A[a-z]{2,3}\Z")]
 """ISO 639, as the recognisers name their languages."""
 
+TokenName = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9_.-]{0,39}\Z")]
 Short = Annotated[str, Meta(min_length=1, max_length=40)]
 """Said in about two seconds at most."""
 
@@ -111,6 +116,74 @@ class AcknowledgeConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """At most one turn in so many is acknowledged."""
 
 
+class QuotaConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How much of the server one caller may take. 0 is no limit."""
+
+    sessions: Most = 0
+    """At once, those in the waiting room included."""
+    per_minute: Most = 0
+    """New ones."""
+
+
+class TokenConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One bearer token, by the name under which quotas know it. The token itself is never in the configuration."""
+
+    env: str = ""
+    """Name of the environment variable that holds it."""
+    file: str = ""
+    """Or the file that does; white space around it does not count."""
+    quota: QuotaConfig | None = None
+    """Its own; without one, `admission.per_token` holds."""
+
+
+class AdmissionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Who gets a session. `limits.max_sessions` is the most under every policy, and an idle server always takes
+    one."""
+
+    policy: PolicyName = "deadline"
+    """"deadline" admits as long as all turns can be expected to be in time; "count" up to `limits.max_sessions`;
+    "token-bucket" so many per minute; "aimd", "gradient" and "vegas" learn a number of sessions from how turns
+    went; "none" refuses nobody below the most."""
+    utilisation: Share = 0.7
+    """"deadline": of the device, that sessions may need."""
+    late: Annotated[float, Meta(gt=0, lt=1)] = 0.01
+    """"deadline": the share of turns that may be late because others ended just before."""
+    loop_lag_ms: Annotated[float, Meta(gt=0, le=1000)] = 10.0
+    """"deadline": p99 of the event loop's lag, from which on nobody is admitted; at half of it somebody is
+    again."""
+    kv_pool_tokens: Most = 0
+    """"deadline": context that the sessions of a model behind a URL share, in tokens. 0: each has a slot of its
+    own."""
+    prompt_tokens: Annotated[int, Meta(ge=1, le=1_048_576)] = 1500
+    """The most that a session's prompt is expected to have."""
+    thinking_tokens: Most = 0
+    """The same for thoughts before an answer, if the model has any."""
+    sessions_per_minute: Annotated[int, Meta(ge=1, le=100_000)] = 30
+    """"token-bucket": how many are admitted in the long run."""
+    burst: Count = 4
+    """"token-bucket": how many at once."""
+    waiting_places: Annotated[int, Meta(ge=0, le=1000)] = 0
+    """Clients that may wait for a session instead of being refused."""
+    waiting_s: Seconds = 30.0
+    """The longest wait."""
+    per_token: QuotaConfig = QuotaConfig()
+    """For each token that has no quota of its own."""
+    per_address: QuotaConfig = QuotaConfig()
+    """For each address, an IPv6 network of 64 bits counting as one. Not applied on loopback, where a proxy may
+    stand for everyone."""
+
+
+class OverloadConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where load begins to be shed: at 92 % of any of these speculation, at 95 % background, at 100 % new
+    sessions."""
+
+    loop_lag_ms: Annotated[float, Meta(gt=0, le=10_000)] = 10.0
+    input_age_ms: Annotated[float, Meta(gt=0, le=10_000)] = 100.0
+    """How long sound waits before it is listened to."""
+    queued: Annotated[int, Meta(ge=1, le=100_000)] = 64
+    """Chunks that wait at the device."""
+
+
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_sessions: Count = 4
     max_connections: Count = 256
@@ -147,6 +220,10 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Serve /metrics to other than loopback peers."""
     engines: EnginesConfig = EnginesConfig()
     limits: LimitsConfig = LimitsConfig()
+    admission: AdmissionConfig = AdmissionConfig()
+    overload: OverloadConfig = OverloadConfig()
+    tokens: dict[TokenName, TokenConfig] = {}
+    """Bearer tokens by name, beside those of VOICEPIPE_SERVER_TOKENS, which are "token-1", "token-2" and so on."""
 
 
 def parse_config(values: Mapping[str, object]) -> Config:
@@ -157,10 +234,16 @@ def parse_config(values: Mapping[str, object]) -> Config:
     except msgspec.ValidationError as exc:
         message, _, path = str(exc).partition(" - at `$.")
         field = path.rstrip("`") or None
-        if "matching regex" in message:  # the one pattern there is, of `LanguageCode`
+        if "matching regex" in message and (field or "").startswith("tokens"):
+            message = "expected a name of up to 40 small letters, digits and . _ -"
+        elif "matching regex" in message:  # of `LanguageCode`
             message = "expected a code of two or three small letters, such as de"
         raise ConfigError(f"{field or 'configuration'}: {message}", field=field) from None
     _check_llm(config.engines.llm)
+    for name, token in config.tokens.items():
+        if bool(token.env) is bool(token.file):
+            text = f"tokens.{name}: either `env` or `file` says where the token is"
+            raise ConfigError(text, field=f"tokens.{name}")
     if len(set(config.acknowledge.texts)) < len(config.acknowledge.texts):
         text = "acknowledge.texts: the same text twice; none is to be heard twice in a row"
         raise ConfigError(text, field="acknowledge.texts")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import parse_qsl
 
-from voicepipe.core.admission import Refuse, SessionRequest
+from voicepipe.core.admission import Reason, Refuse, SessionRequest
 from voicepipe.errors import BadField
 from voicepipe.webfiles import Reply, error_reply, json_reply
 from voicepipe.wire.native import PROTOCOL, parse_budget_ms
@@ -29,6 +29,7 @@ DRAIN_RETRY_MS = 5_000
 _MAX_QUERY_FIELDS = 16
 _ROUTE = re.compile(r"[A-Za-z0-9._-]{0,64}")
 _TOO_MANY_RETRY_MS = 1_000
+_QUOTA_REASONS = frozenset(reason for reason in Reason if reason.is_quota)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ class AccessRules:
     """Web origins that may connect, beside the server's own on loopback. Matched exactly."""
     tokens: frozenset[str] = field(default=frozenset(), repr=False)
     """Accepted bearer tokens. None configured: loopback peers need none, others get in nowhere."""
+    token_names: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of tokens that have one, the configured name: what quotas and metrics know them by."""
     insecure: bool = False
     """Without tokens, let others than loopback peers in as well."""
     metrics_public: bool = False
@@ -131,7 +134,7 @@ class Gate:
         if origin is not None and origin not in rules.origins | own_origins(port):
             reply = error_reply(HTTPStatus.FORBIDDEN, "this Origin is not allowed to connect")
             return TurnedAway("origin_not_allowed", reply, is_final=True)
-        if not self._knows(visit):
+        if self.token_name(visit) is None:
             challenge = {"WWW-Authenticate": "Bearer"}
             reply = error_reply(HTTPStatus.UNAUTHORIZED, "a valid token is needed", challenge)
             return TurnedAway("unauthorized", reply, is_final=True)
@@ -140,20 +143,23 @@ class Gate:
     def may_read_metrics(self, visit: Visit) -> bool:
         return self._rules.metrics_public or is_loopback(visit.peer)
 
-    def _knows(self, visit: Visit) -> bool:
-        if not self._rules.tokens:
-            return self._rules.insecure or is_loopback(visit.peer)
+    def token_name(self, visit: Visit) -> str | None:
+        """Of the token that was shown; "" where it has none, or none is needed. None: this caller is not known."""
+        rules = self._rules
+        if not rules.tokens:
+            return "" if rules.insecure or is_loopback(visit.peer) else None
         shown = (visit.token or "").encode()
-        matches = [hmac.compare_digest(shown, token.encode()) for token in self._rules.tokens]
-        return any(matches)  # every one was compared: time tells nothing about which
+        matches = [token for token in rules.tokens if hmac.compare_digest(shown, token.encode())]
+        # Every one was compared: time tells nothing about which.
+        return rules.token_names.get(matches[0], "") if matches else None
 
 
 def _refused(reason: str, retry_after_ms: int, status: HTTPStatus = HTTPStatus.SERVICE_UNAVAILABLE) -> TurnedAway:
     return TurnedAway(reason, refusal_reply(Refuse(reason, retry_after_ms), status))
 
 
-def session_request(visit: Visit) -> SessionRequest | Reply:
-    """What admission needs, out of the query; a 400 where that makes no sense."""
+def session_request(visit: Visit, token: str = "") -> SessionRequest | Reply:
+    """What admission needs, out of the query; a 400 where that makes no sense. `token`: its name."""
     query = visit.query
     budget_ms: float | None = None
     if "budget_ms" in query:
@@ -164,10 +170,21 @@ def session_request(visit: Visit) -> SessionRequest | Reply:
     route = query.get("route", "")
     if not _ROUTE.fullmatch(route):
         return error_reply(HTTPStatus.BAD_REQUEST, "route may hold 64 letters, digits and . _ -", field="route")
-    return SessionRequest(peer=visit.peer, budget_ms=budget_ms, route=route)
+    return SessionRequest(
+        peer=visit.peer,
+        budget_ms=budget_ms,
+        route=route,
+        token=token,
+        address=quota_address(visit.peer),
+        may_wait=visit.can_read_refusal,
+    )
 
 
-def refusal_reply(refuse: Refuse, status: HTTPStatus = HTTPStatus.SERVICE_UNAVAILABLE) -> Reply:
+def refusal_reply(refuse: Refuse, status: HTTPStatus | None = None) -> Reply:
+    """By default 429 where the caller has used up its own quota, 503 where the server has no room."""
+    if status is None:
+        own = refuse.reason in _QUOTA_REASONS
+        status = HTTPStatus.TOO_MANY_REQUESTS if own else HTTPStatus.SERVICE_UNAVAILABLE
     body = {"refused": {"reason": refuse.reason, "retry_after_ms": refuse.retry_after_ms}}
     seconds = math.ceil(refuse.retry_after_ms / 1000)
     return json_reply(status, body, {"Retry-After": str(seconds)})
@@ -178,10 +195,27 @@ def own_origins(port: int) -> frozenset[str]:
     return frozenset(f"{scheme}://{host}:{port}" for scheme in ("http", "https") for host in hosts)
 
 
+def quota_address(peer: str) -> str:
+    """What quotas per address count by: an IPv4 address, or the 64 bits of an IPv6 one that belong to one network.
+    "" on loopback, where a proxy may stand for everyone."""
+    address = _address(peer)
+    if address is None or address.is_loopback:
+        return ""
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    return str(ipaddress.IPv6Network((int(address), 64), strict=False))
+
+
 def is_loopback(peer: str) -> bool:
+    address = _address(peer)
+    return address is not None and address.is_loopback
+
+
+def _address(peer: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         address = ipaddress.ip_address(peer)
     except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)  # an IPv4 peer on an IPv6 socket
-    return bool((mapped or address).is_loopback)
+        return None
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped  # an IPv4 peer on an IPv6 socket
+    return address

@@ -35,9 +35,14 @@ class LagProbe:
 
     @property
     def p99_s(self) -> float:
-        """Over the last half minute, or the last 300 looks."""
+        """Over the last half minute, or the last 300 looks; of fewer than 100, all but the worst one."""
         ordered = sorted(self._lags)
-        return ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+        return ordered[int(0.99 * (len(ordered) - 1))]
+
+    def forget(self) -> None:
+        """What has been seen so far is not to count: it was before anybody was served."""
+        self._lags.clear()
+        self._lags.append(0.0)
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
         due = loop.time() + self._interval_s

@@ -18,18 +18,24 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from voicepipe.core.admission import AdmissionSnapshot
 from voicepipe.core.cost import CostSnapshot
 from voicepipe.core.events import Stage, Verdict
+from voicepipe.core.overload import OverloadSnapshot
 
 VERDICTS = tuple(verdict.value for verdict in Verdict)
 STAGES = tuple(stage.value for stage in Stage)
 LEASE_KINDS = ("session", "llm")
+DECISIONS = ("admitted", "refused", "waiting")
+WAITS = ("admitted", "refused", "left")
 
 _GAP_BUCKETS_S = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 _LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
+_REFUSAL_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+_WAIT_BUCKETS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 _WORD = re.compile(r"[a-z0-9_.-]{1,40}")
 _MOST_WORDS = 32
 _LONGEST_MODEL = 64
@@ -74,11 +80,53 @@ class _Costs(Collector):
         yield bound
 
 
+class _Admission(Collector):
+    """How much of what admission goes by is used, read when somebody asks."""
+
+    def __init__(self, snapshot: Callable[[], AdmissionSnapshot]) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        snapshot = self._snapshot()
+        use = GaugeMetricFamily(
+            "voicepipe_admission_use",
+            "Of each limit of the policy, the share that is used; one more session needs it at 1 at most",
+            labels=("policy", "limit"),
+        )
+        for limit, share in snapshot.uses.items():
+            use.add_metric((snapshot.policy, limit), share)
+        yield use
+
+
+class _Overload(Collector):
+    def __init__(self, snapshot: Callable[[], OverloadSnapshot]) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        snapshot = self._snapshot()
+        yield GaugeMetricFamily(
+            "voicepipe_overload_level",
+            "What is shed: 0 nothing, 1 speculation, 2 background, 3 new sessions",
+            value=float(snapshot.level),
+        )
+        use = GaugeMetricFamily(
+            "voicepipe_overload_signal", "Of each signal's limit, the share that was seen last", labels=("signal",)
+        )
+        for signal, share in snapshot.uses.items():
+            use.add_metric((signal,), share)
+        yield use
+        changes = CounterMetricFamily("voicepipe_overload_changes", "Changes of the overload level")
+        changes.add_metric((), snapshot.changes)
+        yield changes
+
+
 class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         self._reasons, self._codes, self._classes = _Words(), _Words(), _Words()
+        self._policies = _Words()
         self._define_sessions(registry)
+        self._define_admission(registry)
         self._define_turns(registry)
         self._define_work(registry)
 
@@ -103,6 +151,30 @@ class Metrics:
         )
         for kind in LEASE_KINDS:
             self._leases.labels(kind)
+
+    def _define_admission(self, registry: CollectorRegistry) -> None:
+        self._decisions = Counter(
+            "voicepipe_admission_decisions",
+            "What admission decided about requests that reached it",
+            ["policy", "decision", "reason"],
+            registry=registry,
+        )
+        self._refusal = Histogram(
+            "voicepipe_refusal_seconds",
+            "From a request that was read to its refusal at the socket",
+            buckets=_REFUSAL_BUCKETS_S,
+            registry=registry,
+        )
+        self._room = Gauge("voicepipe_waiting_room", "Clients in the waiting room", registry=registry)
+        self._waits = Histogram(
+            "voicepipe_waiting_seconds",
+            "How long clients were in the waiting room, by how that ended",
+            ["ended"],
+            buckets=_WAIT_BUCKETS_S,
+            registry=registry,
+        )
+        for ended in WAITS:
+            self._waits.labels(ended)
 
     def _define_turns(self, registry: CollectorRegistry) -> None:
         self._turns = Counter("voicepipe_turns", "Turns ended", ["verdict"], registry=registry)
@@ -167,6 +239,20 @@ class Metrics:
     def refused(self, reason: str) -> None:
         self._refusals.labels(self._reasons(reason)).inc()
 
+    def decided(self, policy: str, decision: str, reason: str) -> None:
+        """`reason` is "" where nothing stood in the way."""
+        known = _known(decision, DECISIONS)
+        self._decisions.labels(self._policies(policy), known, self._reasons(reason) if reason else "").inc()
+
+    def refusal_took(self, seconds: float) -> None:
+        self._refusal.observe(seconds)
+
+    def room(self, waiting: int) -> None:
+        self._room.set(waiting)
+
+    def waited(self, seconds: float, ended: str) -> None:
+        self._waits.labels(_known(ended, WAITS)).observe(seconds)
+
     def client_error(self, code: str) -> None:
         self._client_errors.labels(self._codes(code)).inc()
 
@@ -205,6 +291,13 @@ class Metrics:
     def follow_costs(self, snapshot: Callable[[], CostSnapshot]) -> None:
         """Show the cost model's state whenever the metrics are read."""
         self.registry.register(_Costs(snapshot))
+
+    def follow_admission(self, snapshot: Callable[[], AdmissionSnapshot]) -> None:
+        """Show what admission goes by whenever the metrics are read."""
+        self.registry.register(_Admission(snapshot))
+
+    def follow_overload(self, snapshot: Callable[[], OverloadSnapshot]) -> None:
+        self.registry.register(_Overload(snapshot))
 
     def engine_failed(self, stage: str) -> None:
         self._engine_failures.labels(_known(stage, STAGES)).inc()

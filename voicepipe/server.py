@@ -1,6 +1,7 @@
 """The door: HTTP and websockets in, sessions handed to a handler, leases back, a drain.
 
     request -> gate -> handshake checked -> lease -> 101 -> handler(connection, grant) -> close
+                                         -> ticket -> 101 -> waiting ... -> lease, or refused
 
 A lease belongs to the task that the connection runs in, handshake included, and goes back when that
 task is done, by one callback: there is no path on which a task does not end.
@@ -15,6 +16,7 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
@@ -26,10 +28,11 @@ from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from voicepipe.connection import Connection, ConnectionClosed
-from voicepipe.core.admission import Admission, Grant, Refuse
+from voicepipe.core.admission import Admission, Grant, Refuse, SessionRequest
 from voicepipe.endings import GOOD, Ending, ending_of
 from voicepipe.errors import EnvironmentFailure, PortInUse
 from voicepipe.gate import (
+    DRAIN_RETRY_MS,
     AccessRules,
     Crowd,
     Gate,
@@ -39,11 +42,12 @@ from voicepipe.gate import (
     session_request,
 )
 from voicepipe.lag import LagProbe
+from voicepipe.lobby import Lobby, Ticket
 from voicepipe.metrics import Metrics
 from voicepipe.pages import Pages, Readiness
 from voicepipe.transport import VoiceSocket, WebsocketConnection, socket_class
 from voicepipe.webfiles import Reply, error_reply, load_web_files
-from voicepipe.wire.native import MAX_BINARY_BYTES, MAX_TEXT_BYTES, PROTOCOL, Refused, encode_server
+from voicepipe.wire.native import MAX_BINARY_BYTES, MAX_TEXT_BYTES, PROTOCOL, Refused, Waiting, encode_server
 
 _log = logging.getLogger(__name__)
 _transport_log = logging.getLogger("voicepipe.transport")
@@ -97,17 +101,26 @@ class VoiceServer:
         admission: Admission,
         metrics: Metrics,
         ready: Callable[[], Readiness],
+        jitter: Callable[[], float] = lambda: 1.0,
+        on_lag: Callable[[float], None] = lambda lag_s: None,
     ) -> None:
+        """`jitter` is a factor around 1 that spreads the times at which refused clients come back; `on_lag` is told
+        each lag of the event loop, in seconds."""
+
+        def lagged(lag_s: float) -> None:
+            metrics.loop_lagged(lag_s)
+            on_lag(lag_s)
+
         self.draining = asyncio.Event()
         """Set when no more sessions are taken; the running ones should come to an end."""
         self.drain_deadline: float | None = None
         """Loop time at which a drain closes what still runs."""
         self.port = settings.port
         """The port that is really listened on, once it is."""
-        self.lag = LagProbe(metrics.loop_lagged)
+        self.lag = LagProbe(lagged)
+        self.lobby = Lobby(admission, metrics, jitter)
         self._settings = settings
         self._handler = handler
-        self._admission = admission
         self._metrics = metrics
         self._ready = ready
         self._gate = Gate(settings.access)
@@ -192,6 +205,7 @@ class VoiceServer:
             return
         self.drain_deadline = deadline
         self.draining.set()
+        self.lobby.empty(Refuse("draining", DRAIN_RETRY_MS))
         try:
             await self._let_end(deadline)
         finally:
@@ -199,6 +213,7 @@ class VoiceServer:
                 await self._end_all()
             finally:
                 self.lag.stop()
+                self.lobby.stop()
                 self._stopped.set()
 
     async def _let_end(self, deadline: float) -> None:
@@ -234,6 +249,7 @@ class VoiceServer:
     def _process_request(self, ws: ServerConnection, request: Request) -> Response | None:
         assert isinstance(ws, VoiceSocket) and self._pages is not None
         visit = ws.visit = _visit(ws, request)
+        ws.arrived = asyncio.get_running_loop().time()
         reply = self._pages.answer(visit)
         if reply is None:
             turned_away = self._gate.check(visit, self._crowd(ws), port=self.port, draining=self.draining.is_set())
@@ -246,6 +262,7 @@ class VoiceServer:
                 ws.decision = turned_away
                 return None
             reply = turned_away.reply
+            self._metrics.refusal_took(self._since_arrival(ws))
         return _response(reply, head=visit.method == "HEAD")
 
     def _crowd(self, ws: VoiceSocket) -> Crowd:
@@ -261,26 +278,30 @@ class VoiceServer:
             return None
         visit = ws.visit
         assert visit is not None, "the request has been looked at"
-        wish = session_request(visit)
+        wish = session_request(visit, self._gate.token_name(visit) or "")
         if isinstance(wish, Reply):
             return _response(wish)
-        now = asyncio.get_running_loop().time()
-        state = self.readiness()
-        decision = (
-            self._admission.on_connect(wish, now)
-            if state.ready
-            else Refuse(state.reason or "not_ready", _NOT_READY_RETRY_MS)
-        )
-        ws.decision = decision
-        if isinstance(decision, Grant):
-            self._hold(ws, decision)
+        decision = ws.decision = self._decide(ws, wish)
+        if not isinstance(decision, Refuse) or visit.can_read_refusal:
             return None
-        self._metrics.refused(decision.reason)
-        return None if visit.can_read_refusal else _response(refusal_reply(decision))
+        self._metrics.refusal_took(self._since_arrival(ws))
+        return _response(refusal_reply(decision))
 
-    def _hold(self, ws: VoiceSocket, grant: Grant) -> None:
+    def _decide(self, ws: VoiceSocket, wish: SessionRequest) -> Grant | Refuse | Ticket:
+        state = self.readiness()
+        if not state.ready:
+            refuse = Refuse(state.reason or "not_ready", _NOT_READY_RETRY_MS)
+            self._metrics.refused(refuse.reason)
+            return refuse
         task: asyncio.Task[None] | None = asyncio.current_task()
         assert task is not None, "the library shakes hands in the connection's task"
+        decision = self.lobby.ask(wish, lambda grant: self._hold(task, ws, grant))
+        if isinstance(decision, Ticket):
+            ws.on_lost = partial(self.lobby.leave, decision)
+            task.add_done_callback(lambda _: self.lobby.leave(decision))
+        return decision
+
+    def _hold(self, task: asyncio.Task[None], ws: VoiceSocket, grant: Grant) -> None:
         self._sessions[task] = ws
         self._empty.clear()
         self._metrics.lease_taken("session")
@@ -292,7 +313,7 @@ class VoiceServer:
                 self._empty.set()
             self._metrics.session_ended()
             self._metrics.lease_returned("session")
-            self._admission.on_end(grant.lease_id, task.get_loop().time())
+            self.lobby.give_back(grant)
 
         task.add_done_callback(give_back)
 
@@ -304,11 +325,36 @@ class VoiceServer:
         match ws.decision:
             case Grant() as grant:
                 ending = await self._run(connection, grant)
+            case Ticket() as ticket:
+                ending = await self._wait(connection, ticket)
             case Refuse(reason, retry_after_ms):
                 ending = await self._refuse(connection, Refused(reason, retry_after_ms), _TRY_AGAIN_LATER)
+                self._metrics.refusal_took(self._since_arrival(ws))
             case TurnedAway(reason):
                 ending = await self._refuse(connection, Refused(reason, 0), _POLICY)
+                self._metrics.refusal_took(self._since_arrival(ws))
         await connection.close(ending.code, ending.reason)
+
+    def _since_arrival(self, ws: VoiceSocket) -> float:
+        assert ws.arrived is not None, "the request has been looked at"
+        return asyncio.get_running_loop().time() - ws.arrived
+
+    async def _wait(self, connection: Connection, ticket: Ticket) -> Ending:
+        """What the client sends meanwhile stays in the queue, which is short, for its session to read."""
+        while True:
+            match await ticket.news():
+                case int() as position:
+                    try:
+                        await connection.send(encode_server(Waiting(position)))
+                    except ConnectionClosed:
+                        self.lobby.leave(ticket)
+                        return GOOD
+                case Grant() as grant:
+                    return await self._run(connection, grant)
+                case Refuse(reason, retry_after_ms):
+                    return await self._refuse(connection, Refused(reason, retry_after_ms), _TRY_AGAIN_LATER)
+                case None:
+                    return GOOD
 
     async def _refuse(self, connection: Connection, refused: Refused, code: int) -> Ending:
         """Reads nothing of what the peer sends."""

@@ -12,6 +12,7 @@ from voicepipe.config import Config
 from voicepipe.core.blame import SHARES
 from voicepipe.core.events import Stage, Timing, TurnRecord, Work
 from voicepipe.core.forecast import Forecaster
+from voicepipe.core.overload import Level
 from voicepipe.core.turn import Turns
 from voicepipe.core.turn_state import TurnSettings
 from voicepipe.device import Device
@@ -62,5 +63,7 @@ class Services:
     """Set when sessions shall end with their present turn."""
     drain_deadline: Callable[[], float | None] = lambda: None
     """Loop time at which the server ends them."""
+    pressure: Callable[[], Level] = lambda: Level.NONE
+    """What the server gives up at present, because it is overloaded."""
     on_record: Callable[[str, TurnRecord], None] = lambda session, record: None
     make_turns: MakeTurns = Turns

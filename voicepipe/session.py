@@ -18,6 +18,7 @@ from voicepipe.claim import Claim
 from voicepipe.connection import Connection, ConnectionClosed
 from voicepipe.core import events as core
 from voicepipe.core.acknowledge import AcknowledgeSettings
+from voicepipe.core.overload import Level
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import ReplySettings
@@ -90,6 +91,7 @@ class Session:
         self._turns.on_outlook(services.forecaster.outlook())
         self._outbox: asyncio.Queue[wire.ServerMessage | wire.AudioFrame] = asyncio.Queue(OUTBOX_FRAMES)
         services.observer.lease_taken("llm")
+        self._sheds = False
         self._told_epoch = 0
         self._acknowledged: wire.ReplyAcknowledged | None = None
         """The newest one that was handed to the socket."""
@@ -320,6 +322,7 @@ class Session:
     def _on_outcome(self, outcome: Outcome) -> None:
         def act() -> None:
             now = self._clock()
+            self._follow_pressure()
             match outcome:
                 case Done(core.Work(kind=core.WorkKind.SECOND_PASS) as work, _, Transcript() as heard):
                     self._pump(self._turns.on_reheard(work, heard.text, heard.final))
@@ -343,6 +346,13 @@ class Session:
                     raise AssertionError(f"unexpected outcome {type(outcome)}")
 
         self._guarded(act)
+
+    def _follow_pressure(self) -> None:
+        """What is begun ahead is begun on an outcome, so that it is soon enough to look before each."""
+        sheds = self._services.pressure() >= Level.SHED_SPECULATION
+        if sheds is not self._sheds:
+            self._sheds = sheds
+            self._turns.on_shed(sheds)
 
     def _arm(self) -> None:
         """The one timer, at the earliest deadline."""

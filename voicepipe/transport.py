@@ -17,6 +17,7 @@ from websockets.exceptions import InvalidMessage
 from voicepipe.connection import ConnectionClosed
 from voicepipe.core.admission import Grant, Refuse
 from voicepipe.gate import TurnedAway, Visit
+from voicepipe.lobby import Ticket
 
 SEND_BUFFER_BYTES = 16_384
 """Kernel send buffer per connection. With the system's default, a client that stops reading swallows
@@ -36,7 +37,11 @@ class VoiceSocket(ServerConnection):
     most: int
     unreadable: Callable[[bytes], bytes]
     visit: Visit | None = None
-    decision: Grant | Refuse | TurnedAway | None = None
+    arrived: float | None = None
+    """Loop time at which the request had been read."""
+    decision: Grant | Refuse | Ticket | TurnedAway | None = None
+    on_lost: Callable[[], None] | None = None
+    """Called once the connection is gone."""
     _method: bytes | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -65,6 +70,8 @@ class VoiceSocket(ServerConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.everyone.discard(self)
+        if self.on_lost is not None:
+            self.on_lost()
         super().connection_lost(exc)
 
     @property

@@ -16,6 +16,17 @@ const INSECURE =
   "Browsers give the microphone only to pages on https or on localhost. Open this page there, or set up TLS.";
 const REFUSALS = {
   capacity: "Every place on this server is taken.",
+  burst: "The server could not answer one more person in time.",
+  utilisation: "The server is busy with other conversations.",
+  memory: "The server has no memory for one more conversation.",
+  "loop-lag": "The server is too busy at the moment.",
+  overload: "The server is too busy at the moment.",
+  limit: "The server is busy with other conversations.",
+  rate: "Too many people have just come in.",
+  "token-sessions": "This token has all the conversations that it may have.",
+  "token-rate": "This token has begun too many conversations within a minute.",
+  "address-sessions": "This address has all the conversations that it may have.",
+  "address-rate": "This address has begun too many conversations within a minute.",
   warming_up: "The server is still loading its models.",
   draining: "The server is shutting down.",
 };
@@ -35,6 +46,7 @@ class Session {
     this.over = false;
     this.ready = null; // its session.ready
     this.refused = null;
+    this.waiting = false; // in the waiting room, where nobody listens yet
     this.error = null; // the server's last word on what is wrong
     this.draining = false;
     this.received = { epoch: 0, samples: 0 };
@@ -86,7 +98,7 @@ class Session {
 
   listen(capture) {
     capture.port.onmessage = ({ data: { frame, peak } }) => {
-      if (this.over || this.socket.bufferedAmount > MAX_UNSENT_BYTES) return;
+      if (this.over || this.waiting || this.socket.bufferedAmount > MAX_UNSENT_BYTES) return;
       this.socket.send(frame);
       counters.sent_frames += 1;
       element("talk").style.setProperty("--level", Math.min(1, 3 * peak).toFixed(2));
@@ -95,11 +107,22 @@ class Session {
     this.stream.getAudioTracks()[0].onended = () => notify("The microphone has gone away.");
   }
 
+  wait(position) {
+    this.waiting = true;
+    notify(`Every place is taken. You are number ${position} in the line.`);
+  }
+
+  begin(ready) {
+    if (this.waiting) quiet();
+    [this.waiting, this.ready] = [false, ready];
+  }
+
   onText(text) {
     const message = JSON.parse(text);
     const { type, epoch } = message;
-    if (type === "session.ready") this.ready = message;
+    if (type === "session.ready") this.begin(message);
     else if (type === "refused") this.refused = message;
+    else if (type === "waiting") this.wait(message.position);
     else if (type === "error") this.error = message.message;
     else if (type === "turn.committed" || type === "turn.reopened") this.play({ oldest: epoch });
     else if (type === "reply.interrupted") this.play({ oldest: epoch + 1 });

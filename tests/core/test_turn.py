@@ -282,6 +282,36 @@ def test_a_model_without_prefixes_waits_for_the_pause() -> None:
     assert kinds(talk.do(talk.turns.on_endpoint(SoftEnd(round(1.06 * S)), 1.0, 1.09))) == ["THINK"]
 
 
+def test_under_pressure_no_reply_is_begun_before_the_pause() -> None:
+    """The turn itself loses nothing: its reply begins when its speech has ended, ahead of the commit."""
+    talk = Talk()
+    talk.turns.on_shed(True)
+    talk.speak(0.0)
+    talk.voiced(0.6, 0.6)
+    assert heard(talk, WorkKind.PARTIAL, "What is", "it for?", 0.7) == ["PartialTranscript"]
+    talk.voiced(1.2, 1.2)
+    assert heard(talk, WorkKind.PARTIAL, "What is it for, do you", "think", 1.3) == ["PartialTranscript"]
+    talk.soft_end(1.4)
+    assert "THINK" in kinds(talk.hear("What is it for, do you think?", 1.5))
+
+
+def test_when_the_pressure_is_over_replies_are_begun_ahead_again() -> None:
+    talk = Talk()
+    talk.turns.on_shed(True)
+    talk.turns.on_shed(False)
+    lulled(talk, 1.0)
+    assert "THINK" in heard(talk, WorkKind.FINAL, "What is it for?", "", 1.05)
+
+
+def test_what_has_been_begun_ahead_goes_on_under_pressure() -> None:
+    talk = Talk()
+    lulled(talk, 1.0)
+    heard(talk, WorkKind.FINAL, "What is it for?", "", 1.05)
+    talk.turns.on_shed(True)
+    talk.do(talk.turns.on_endpoint(SoftEnd(round(1.06 * S)), 1.0, 1.09))
+    assert kinds(talk.silence(0.096, 1.16)) == ["FinalTranscript", "Committed", "Promote"]
+
+
 def test_what_sounds_finished_in_a_lull_is_answered_before_the_pause_is_certain() -> None:
     """The soft end finds the text known and the reply in the making."""
     talk = Talk()

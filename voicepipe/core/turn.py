@@ -67,6 +67,7 @@ class Turns:
     def __init__(self, session: str, settings: TurnSettings, serial: Iterator[int]) -> None:
         """`serial` issues work ids; the session may draw from it too."""
         self._outlook = Outlook()
+        self._shed = False
         self._session = session
         self._settings = settings
         self._serial = serial
@@ -91,6 +92,10 @@ class Turns:
     def on_outlook(self, outlook: Outlook) -> None:
         """What is typical on the device by now; before the first, nothing is expected to take any time."""
         self._outlook = outlook
+
+    def on_shed(self, shed: bool) -> None:
+        """While it holds, nothing is begun before a pause: the server is overloaded. What was begun goes on."""
+        self._shed = shed
 
     # the user's voice
 
@@ -437,14 +442,14 @@ class Turns:
     def _guess(self, turn: Turn, text: str, certain: str, now: float) -> list[TurnCommand]:
         """What sounds finished is answered; one attempt is kept for the pause. A model that keeps no prefix is
         somebody else's, and may charge for each attempt: it waits for the pause."""
-        if self._settings.warm and sounds_finished(text):
+        if self._settings.warm and not self._shed and sounds_finished(text):
             return self._answer_ahead(turn, text, self._settings.max_attempts - 1, now)
         return self._read_on(turn, text, certain)
 
     def _read_on(self, turn: Turn, text: str, certain: str) -> list[TurnCommand]:
         """The model reads what of `text` is not to change."""
         commands = self._drop_outdated(turn, text)
-        if turn.reply is None and self._reading.is_worth(certain):
+        if turn.reply is None and not self._shed and self._reading.is_worth(certain):
             commands += self._read(certain)
         return commands
 

@@ -191,7 +191,9 @@ class SessionReady(Struct, frozen=True, tag="session.ready", omit_defaults=True)
 
 
 class Waiting(Struct, frozen=True, tag="waiting"):
-    """In the waiting room; 1 is next."""
+    """In the waiting room; 1 is next. Comes again whenever the place changes, until `session.ready` or `refused`.
+    A client sends `session.start` and then no audio before it is its turn: nobody reads it, and who does not read
+    cannot see that the client goes either."""
 
     position: U32
 
@@ -200,7 +202,8 @@ class Refused(Struct, frozen=True, tag="refused"):
     """No session; the connection closes with 1013, or with 1008 where time does not change the answer."""
 
     reason: str
-    """A short word: "capacity", "warming_up"; with 1008 "unauthorized", "origin_not_allowed"."""
+    """A short word: those of `core.admission.Reason`, "warming_up", "draining"; with 1008 "unauthorized",
+    "origin_not_allowed"."""
     retry_after_ms: U32
     """When to come back; 0 with 1008."""
 

@@ -1,0 +1,191 @@
+"""What sessions ask of a device, measured: the figures that `core.deadline` admits by.
+
+Everything is taken from chunks that have run and turns that have ended, so that it follows what speculation really
+saves: the cost of a turn is the service of its chunks *after its speech end*, up to its first content, averaged
+apart over turns whose reply had been begun ahead and turns whose reply had not, and weighted by how often either
+happens. Rates are per second of a session. They are sums that decay with session time, and begin with what the
+warm-up expects, which counts like `PRIOR_S` of a session. A component without time of its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from math import exp
+
+from voicepipe.core.events import Timing, TurnRecord, Work, WorkClass, WorkKind
+
+MEMORY_S = 300.0
+"""Session time after which a chunk or turn counts by 1/e: some fifty turns."""
+PRIOR_S = 60.0
+NEWEST_WEIGHT = 0.05
+"""Of the newest turn in costs and in the hit rate."""
+KEPT_CHUNKS = 256
+"""Per session, for turns that have not ended; and of lower classes, for how long one may block."""
+_LISTENING = frozenset({WorkKind.PARTIAL, WorkKind.FINAL, WorkKind.JUDGE})
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a warm-up and common sense say before anybody has spoken."""
+
+    turn_s: float
+    """From speech end to the first audio, without speculation."""
+    decode_s: float
+    """One decode of what somebody says."""
+    turn_every_s: float = 8.0
+    """Three seconds of question, three of answer, and thought."""
+    decodes: float = 6.0
+    """Per turn, while somebody speaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCost:
+    """After its speech end. Seconds of service."""
+
+    path_s: float = 0.0
+    """Of all its chunks: the turn itself waits for these."""
+    path_deviation_s: float = 0.0
+    """Mean distance of single turns from that."""
+    shared_s: float = 0.0
+    """Of those on the shared lane: other turns wait for these."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemandSnapshot:
+    turns_hz: float
+    """Turns per second of a session."""
+    share: float
+    """Of the shared lane, that a session needs; what speculation did in vain is not needed."""
+    listening_share: float
+    """The part of it that goes to what is being said, while no turn of the session waits for it."""
+    hit_rate: float
+    """Turns whose reply was begun before the commit."""
+    hit: TurnCost
+    miss: TurnCost
+    blocking_s: float
+    """The longest of the last chunks of a lower class."""
+    turns: int
+    """Seen so far."""
+
+    @property
+    def shared_s(self) -> float:
+        """The cost of a turn to all others."""
+        return self.hit_rate * self.hit.shared_s + (1.0 - self.hit_rate) * self.miss.shared_s
+
+
+class _Cost:
+    def __init__(self, turn_s: float) -> None:
+        self._path_s = self._shared_s = turn_s
+        self._deviation_s = 0.0
+        self._n = 0
+
+    def learn(self, path_s: float, shared_s: float) -> None:
+        self._n += 1
+        weight = max(NEWEST_WEIGHT, 1.0 / self._n)
+        off_s = path_s - self._path_s
+        self._path_s += weight * off_s
+        self._shared_s += weight * (shared_s - self._shared_s)
+        if self._n > 1:
+            self._deviation_s += weight * (abs(off_s) - self._deviation_s)
+
+    def snapshot(self) -> TurnCost:
+        return TurnCost(self._path_s, self._deviation_s, self._shared_s)
+
+
+class Demand:
+    def __init__(self, shared: Collection[WorkKind], expected: Expected | None = None) -> None:
+        """`shared`: kinds of work that run one at a time on the device, for all sessions."""
+        self._shared = frozenset(shared)
+        self._chunks: dict[str, deque[tuple[Work, Timing]]] = {}
+        self._blocking: deque[float] = deque(maxlen=KEPT_CHUNKS)
+        self.seed(expected or Expected(0.0, 0.0))
+
+    def seed(self, expected: Expected) -> None:
+        """Begin anew."""
+        decodes_s = expected.decodes * expected.decode_s
+        turns = PRIOR_S / expected.turn_every_s
+        self._session_s = PRIOR_S
+        self._turns = turns
+        self._needed_s = turns * (2.0 * expected.turn_s + decodes_s)  # the rest of the answer: as much again
+        self._listening_s = turns * decodes_s
+        self._hit_rate = 0.0
+        self._hit, self._miss = _Cost(expected.turn_s), _Cost(expected.turn_s)
+        self._blocking.clear()
+        self._blocking.append(expected.decode_s)
+        self._seen = 0
+
+    def on_joined(self, session: str) -> None:
+        self._chunks[session] = deque(maxlen=KEPT_CHUNKS)
+
+    def on_chunk(self, work: Work, timing: Timing) -> None:
+        """A chunk has run."""
+        if work.kind is WorkKind.HEAR or work.klass is WorkClass.BACKGROUND:
+            return
+        if work.session in self._chunks:
+            self._chunks[work.session].append((work, timing))
+        if work.kind not in self._shared:
+            return
+        self._needed_s += timing.service_s
+        if work.kind in _LISTENING:
+            self._listening_s += timing.service_s
+        elif work.klass > WorkClass.ASR:
+            self._blocking.append(timing.service_s)
+
+    def on_turn(self, session: str, record: TurnRecord) -> None:
+        """A turn has ended. One without content tells what it asked for, and not what it would have cost."""
+        self._turns += 1.0
+        self._seen += 1
+        self._needed_s = max(0.0, self._needed_s - record.speculation.wasted_s)
+        chunks = self._chunks.get(session)
+        if chunks is None:
+            return
+        begin, end = record.instants.speech_end, record.instants.sent
+        if begin is not None and end is not None:
+            spans = [
+                (work.kind, _overlap_s(timing, begin, end)) for work, timing in chunks if work.turn == record.turn
+            ]
+            path_s = sum(span_s for _, span_s in spans)
+            shared_s = sum(span_s for kind, span_s in spans if kind in self._shared)
+            heard_s = sum(span_s for kind, span_s in spans if kind in self._shared and kind in _LISTENING)
+            self._listening_s = max(0.0, self._listening_s - heard_s)
+            hit = record.speculation.hit
+            (self._hit if hit else self._miss).learn(path_s, shared_s)
+            self._hit_rate += NEWEST_WEIGHT * (hit - self._hit_rate)
+        while chunks and chunks[0][0].turn <= record.turn:
+            chunks.popleft()
+
+    def on_session_time(self, seconds: float) -> None:
+        """So much of it has passed: two sessions pass two seconds in one."""
+        fade = exp(-seconds / MEMORY_S)
+        self._session_s = self._session_s * fade + seconds
+        self._turns *= fade
+        self._needed_s *= fade
+        self._listening_s *= fade
+
+    def on_left(self, session: str) -> None:
+        """A chunk of it that still runs is not kept."""
+        self._chunks.pop(session, None)
+
+    def snapshot(self) -> DemandSnapshot:
+        return DemandSnapshot(
+            turns_hz=self._turns / self._session_s,
+            share=self._needed_s / self._session_s,
+            listening_share=self._listening_s / self._session_s,
+            hit_rate=self._hit_rate,
+            hit=self._hit.snapshot(),
+            miss=self._miss.snapshot(),
+            blocking_s=max(self._blocking),
+            turns=self._seen,
+        )
+
+
+def shared_kinds(placement: Mapping[WorkKind, str], lanes: Mapping[str, int]) -> frozenset[WorkKind]:
+    """Kinds of work on the lane that runs one chunk at a time and speaks."""
+    lane = placement[WorkKind.SPEAK]
+    return frozenset(kind for kind, name in placement.items() if name == lane and lanes[name] == 1)
+
+
+def _overlap_s(timing: Timing, begin: float, end: float) -> float:
+    return max(0.0, min(timing.finished, end) - max(timing.started, begin))

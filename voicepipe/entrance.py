@@ -1,0 +1,78 @@
+"""What is configured about admission, as the core's objects."""
+
+from __future__ import annotations
+
+from voicepipe.config import AdmissionConfig, Config, OverloadConfig, QuotaConfig
+from voicepipe.core.admission import Reason, SessionAdmission
+from voicepipe.core.deadline import DeadlineSettings
+from voicepipe.core.demand import Demand
+from voicepipe.core.limits import AimdLimit, FixedLimit, GradientLimit, TokenBucket, VegasLimit
+from voicepipe.core.lull import LullSettings
+from voicepipe.core.overload import OverloadSettings
+from voicepipe.core.policies import DeadlinePolicy, LimitPolicy, OpenPolicy, Policy, RatePolicy
+from voicepipe.core.quotas import Quota, QuotaSettings
+from voicepipe.core.room import RoomSettings
+from voicepipe.core.turn_state import DOWNLINK_S
+
+
+def make_admission(config: Config, policy: Policy) -> SessionAdmission:
+    admission = config.admission
+    return SessionAdmission(
+        policy,
+        max_sessions=config.limits.max_sessions,
+        quotas=QuotaSettings(
+            token=quota_of(admission.per_token),
+            tokens={name: quota_of(own) for name, token in config.tokens.items() if (own := token.quota)},
+            address=quota_of(admission.per_address),
+        ),
+        room=RoomSettings(admission.waiting_places, admission.waiting_s),
+    )
+
+
+def make_policy(config: Config, demand: Demand) -> Policy:
+    """`demand` is what `deadline` admits by."""
+    admission, most = config.admission, float(config.limits.max_sessions)
+    match admission.policy:
+        case "none":
+            return OpenPolicy()
+        case "count":
+            return LimitPolicy("count", FixedLimit(config.limits.max_sessions), Reason.CAPACITY)
+        case "token-bucket":
+            return RatePolicy(TokenBucket(admission.sessions_per_minute / 60.0, admission.burst))
+        case "aimd":
+            return LimitPolicy("aimd", AimdLimit(min(4.0, most), most=most), Reason.LIMIT)
+        case "gradient":
+            return LimitPolicy("gradient", GradientLimit(min(4.0, most), most=most), Reason.LIMIT)
+        case "vegas":
+            return LimitPolicy("vegas", VegasLimit(min(4.0, most), most=most), Reason.LIMIT)
+        case "deadline":
+            return DeadlinePolicy(demand, deadline_settings(config))
+
+
+def deadline_settings(config: Config) -> DeadlineSettings:
+    admission = config.admission
+    return DeadlineSettings(
+        budget_s=config.budget_ms / 1000,
+        overhead_s=LullSettings().hold_s + DOWNLINK_S,
+        utilisation=admission.utilisation,
+        late=admission.late,
+        slots=config.limits.max_sessions,
+        pool_tokens=admission.kv_pool_tokens or None,
+        session_tokens=_session_tokens(config, admission),
+        lag_s=admission.loop_lag_ms / 1000,
+        lag_again_s=admission.loop_lag_ms / 2000,
+    )
+
+
+def overload_settings(config: OverloadConfig) -> OverloadSettings:
+    return OverloadSettings(config.loop_lag_ms / 1000, config.input_age_ms / 1000, config.queued)
+
+
+def quota_of(config: QuotaConfig) -> Quota:
+    return Quota(config.sessions or None, config.per_minute or None)
+
+
+def _session_tokens(config: Config, admission: AdmissionConfig) -> int:
+    """All of them may be in use at once: an answer is attended to while it is made, and so are thoughts."""
+    tokens = admission.prompt_tokens + admission.thinking_tokens + config.max_reply_tokens
+    return min(tokens, config.engines.context_tokens)
