@@ -44,7 +44,7 @@ class Listener:
             device,
             Forecaster(),
             count(1),
-            heard=lambda event, when, now: self.events.append((event, round(when, 6), round(now, 6))),
+            heard=lambda event, when, now, _: self.events.append((event, round(when, 6), round(now, 6))),
             deaf=lambda code: self.deaf.append((round(self.now(), 6), code)),
             guarded=lambda act: act(),
             clock=self.now,

@@ -17,8 +17,10 @@ from voicepipe.core.acknowledge import AcknowledgeSettings
 from voicepipe.core.blame import SHARES
 from voicepipe.core.events import (
     EndpointEvent,
+    Hearing,
     LaneTiming,
     Line,
+    Listened,
     Lull,
     Onset,
     Quiet,
@@ -68,6 +70,7 @@ from voicepipe.tape import (
 WORK = Work(7, "s1", 2, 3, 1, WorkKind.SPEAK, WorkClass.STARTED, deadline=100.1, bound_s=0.05, remaining_s=0.01)
 TIMING = Timing(1.0, 1.25, 1.5)
 LANE_TIMING = LaneTiming(1.0, 1.25, 1.5, granted=1.2, blocked_s=0.1)
+HEARING = Hearing(1.0, (Listened(LANE_TIMING, 0.002, 1.5), Listened(LANE_TIMING, 0.0, 1.75)))
 SETTINGS = TurnSettings(
     ReplySettings(PlayoutSettings(24_000)),
     OPERATING_POINTS["safe"],
@@ -91,8 +94,11 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "Turns.on_opened": ({"now": 1.5},),
     "Turns.on_shed": ({"shed": True}, {"shed": False}),
     "Turns.on_outlook": ({"outlook": Outlook(final_s=0.1, reading_s=0.04, audio_ratio=1.5)},),
-    "Turns.on_endpoint": tuple({"event": event, "when": 1.25, "now": 1.5} for event in EVENTS),
-    "Turns.on_commit_asked": ({"now": 1.5},),
+    "Turns.on_endpoint": (
+        *({"event": event, "when": 1.25, "now": 1.5, "hearing": None} for event in EVENTS),
+        {"event": SoftEnd(2048), "when": 1.25, "now": 1.5, "hearing": HEARING},
+    ),
+    "Turns.on_commit_asked": ({"now": 1.5, "hearing": None}, {"now": 1.5, "hearing": HEARING}),
     "Turns.on_transcript": (
         {"work": WORK, "stable": "Grüße,", "tentative": "“☃”", "upto": 9, "timing": TIMING, "now": 1.5},
         {"work": WORK, "stable": "", "tentative": "", "upto": 0, "timing": LANE_TIMING, "now": 1.5},

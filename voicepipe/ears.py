@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from voicepipe.audio import Samples
 from voicepipe.core.endpoint import RATE_HZ, Endpointer
 from voicepipe.core.events import (
     EndpointEvent,
+    Hearing,
+    Listened,
     Load,
     Lull,
     Onset,
@@ -51,8 +53,17 @@ STARVED_S = 0.3
 _BLOCK_SAMPLES = LullSettings().block_samples
 _NO_POWER = 1e-12
 
-Heard = Callable[[EndpointEvent, float, float], None]
-"""(event, scheduler time at which its sample was spoken as far as arrival shows, now)"""
+Heard = Callable[[EndpointEvent, float, float, Hearing | None], None]
+"""(event, scheduler time at which its sample was spoken as far as arrival shows, now, how it came to be heard where
+that was by the Vad's chunks)"""
+Act = Callable[[float, Hearing | None], None]
+"""(now, what was waited for; None where nothing was)"""
+
+
+class _Frame(NamedTuple):
+    start: int
+    samples: Samples
+    arrived: float
 
 
 class Ears:
@@ -91,9 +102,11 @@ class Ears:
         self._lulls = LullTracker()
         self._next_block = 0
         self._next_frame = 0
-        self._frames: deque[tuple[int, Samples]] = deque()
+        self._frames: deque[_Frame] = deque()
         self._busy = False
-        self._waiting: list[Callable[[], None]] = []
+        self._listened: deque[Listened] = deque()
+        """The newest chunk, and those before it that ran while one of its frames waited."""
+        self._waiting: list[tuple[float, Act]] = []
         self._overdue_at: float | None = None
         """When a chunk that is at the device has taken too long; None where that has been told."""
         self._arrived = clock()
@@ -106,12 +119,13 @@ class Ears:
         self._arrived = self._fed_to = self._clock()
         self._append(samples)
 
-    def after_what_arrived(self, act: Callable[[], None]) -> None:
+    def after_what_arrived(self, act: Act) -> None:
         """Run `act` once all sound that has arrived so far has been listened to: at once, or after the backlog."""
+        now = self._clock()
         if self._busy:
-            self._waiting.append(act)
+            self._waiting.append((now, act))
         else:
-            act()
+            act(now, None)
 
     def next_deadline(self) -> float | None:
         deadlines = [d for d in (self._starved_at(), self._overdue_at) if d is not None]
@@ -134,10 +148,10 @@ class Ears:
     def _append(self, samples: Samples) -> None:
         self.ring.append(samples)
         self._look_at_levels()
-        size = self._stream.frame_samples
+        size, arrived = self._stream.frame_samples, self._clock()
         while self.ring.newest - self._next_frame >= size:
             start, self._next_frame = self._next_frame, self._next_frame + size
-            self._frames.append((start, self.ring.read(start, start + size)))
+            self._frames.append(_Frame(start, self.ring.read(start, start + size), arrived))
         while len(self._frames) > MAX_BACKLOG_FRAMES:
             self._frames.popleft()
             self.passed_over_frames += 1
@@ -152,11 +166,11 @@ class Ears:
         now = self._clock()
         for index, level_db in enumerate(levels.tolist()):
             for event in self._lulls.on_level(level_db, start + index * size):
-                self._heard(event, self._spoken_at(event), now)
+                self._heard(event, self._spoken_at(event), now, None)
         quiet_from = self._lulls.snapshot().quiet_from
         if count and quiet_from is not None and self._endpointer.snapshot().listening:
             quiet = Quiet(self._next_block - quiet_from)
-            self._heard(quiet, self._spoken_at(quiet), now)
+            self._heard(quiet, self._spoken_at(quiet), now, None)
 
     def _listen(self) -> None:
         if self._busy or not self._frames:
@@ -167,7 +181,7 @@ class Ears:
         work = Work(next(self._serial), self._session, 0, 0, 0, WorkKind.HEAR, WorkClass.ASR)
         blocking = self._vad.placement == "thread"
         call = self._probabilities if blocking else self._awaited_probabilities
-        frames = [frame for _, frame in batch]
+        frames = [frame.samples for frame in batch]
         self._device.submit(
             self._forecaster.price(work, Load(self._vad.name, len(frames))),
             lambda: call(frames),
@@ -185,20 +199,30 @@ class Ears:
             results.append(await value if inspect.isawaitable(value) else value)
         return results
 
-    def _on_outcome(self, outcome: Outcome, batch: list[tuple[int, Samples]]) -> None:
+    def _on_outcome(self, outcome: Outcome, batch: list[_Frame]) -> None:
         self._busy, self._overdue_at = False, None
+        now = self._clock()
         if isinstance(outcome, Failed):
             self._deaf(outcome.error.code)
         elif isinstance(outcome, Done):
-            now = self._clock()
-            for (start, frame), probability in zip(batch, outcome.result, strict=True):
-                for event in self._endpointer.on_frame(probability, start, len(frame)):
-                    self._heard(event, self._spoken_at(event), now)
+            while self._listened and self._listened[0].taken <= batch[0].arrived:
+                self._listened.popleft()
+            self._listened.append(Listened(outcome.timing, outcome.work.bound_s, now))
+            for frame, probability in zip(batch, outcome.result, strict=True):
+                for event in self._endpointer.on_frame(probability, frame.start, len(frame.samples)):
+                    decides = isinstance(event, SoftEnd | Silence)
+                    hearing = self._hearing(frame.arrived) if decides else None
+                    self._heard(event, self._spoken_at(event), now, hearing)
         self._listen()
         if not self._busy:
             waiting, self._waiting = self._waiting, []
-            for act in waiting:
-                act()
+            for asked, act in waiting:
+                act(now, self._hearing(asked))
+
+    def _hearing(self, since: float) -> Hearing | None:
+        """Of what came at `since`; None where no chunk has listened to it."""
+        chunks = tuple(one for one in self._listened if one.taken > since)
+        return Hearing(since, chunks) if chunks else None
 
     def _spoken_at(self, event: EndpointEvent) -> float:
         """Arrival shows when a sample was spoken: the newest one just now, older ones before it."""

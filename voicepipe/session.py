@@ -79,7 +79,7 @@ class Session:
             services.device,
             services.forecaster,
             serial,
-            heard=lambda event, when, now: self._pump(self._turns.on_endpoint(event, when, now)),
+            heard=lambda *heard: self._pump(self._turns.on_endpoint(*heard)),
             deaf=lambda code: self._pump(self._turns.on_deaf(code, self._clock())),
             guarded=self._guarded,
             clock=self._clock,
@@ -237,7 +237,7 @@ class Session:
                 self._pump(turns.on_truncate(epoch, played, now))
             case wire.InputCommit():
                 # What was said before it counts, also where the VAD has not come to it yet.
-                self._ears.after_what_arrived(lambda: self._pump(turns.on_commit_asked(self._clock())))
+                self._ears.after_what_arrived(lambda *heard: self._pump(turns.on_commit_asked(*heard)))
             case wire.InputText(text):
                 self._pump(turns.on_text(text, now))
             case wire.ReplyCreate(None):

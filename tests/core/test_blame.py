@@ -9,9 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voicepipe.core.blame import SHARES, Chunk, blame, share, shares_of, split
+from voicepipe.core.blame import SHARES, Chunk, blame, listened, share, shares_of, split
 from voicepipe.core.budget import Ledger
-from voicepipe.core.events import BlameKind, Part, Share, Stage, Timing, TurnRecord, Verdict, Waits
+from voicepipe.core.events import (
+    BlameKind,
+    Hearing,
+    LaneTiming,
+    Listened,
+    Part,
+    Share,
+    Stage,
+    Timing,
+    TurnRecord,
+    Verdict,
+    Waits,
+)
 
 
 def chunk(queued: float, started: float, finished: float, waits: Waits | None = None, **more: float) -> Chunk:
@@ -91,6 +103,47 @@ def test_time_without_a_chunk(stage: Stage, kind: str) -> None:
     assert ms(split(stage, 1.0, 1.5, [])) == {kind: 500}
 
 
+def heard(queued: float, started: float, finished: float, taken: float) -> Listened:
+    """A chunk that had its lane when it came."""
+    return Listened(LaneTiming(queued, started, finished, queued, 0.0), 0.0, taken)
+
+
+def test_the_ears_time_begins_when_the_sound_had_come() -> None:
+    """A frame that came while the one before it was at work waited for that one's rest, and for its own chunk."""
+    chunks = (heard(0.90, 0.90, 0.99, 0.995), heard(1.0, 1.002, 1.012, 1.015))
+    assert ms(listened(0.8, 1.015, Hearing(0.96, chunks))) == {
+        "service": 30 + 10,
+        "hand-off": 5 + 2 + 3,
+        "endpoint": 160 + 5,
+    }
+
+
+def test_the_endpoint_that_no_ears_have_held_up_is_patience() -> None:
+    assert ms(listened(0.8, 1.0, None)) == {"endpoint": 200}
+
+
+def test_sound_that_came_before_the_speech_end_holds_the_endpoint_up_from_there_only() -> None:
+    assert ms(listened(1.0, 1.02, Hearing(0.95, (heard(0.95, 0.95, 1.01, 1.02),)))) == {
+        "service": 10,
+        "hand-off": 10,
+    }
+
+
+def test_what_patience_leaves_of_the_endpoints_share_is_for_its_service() -> None:
+    """And not the other way round: what patience takes too long is not put down to the ears."""
+    shares = {Stage.ENDPOINT: 0.1}
+    patient, hearing = BlameKind.ENDPOINT, BlameKind.SERVICE
+    cases = {
+        (0.07, 0.02): {"unused": -10},
+        (0.07, 0.05): {"service": 20},
+        (0.12, 0.01): {"endpoint": 20, "service": 10},
+    }
+    for (patience_s, service_s), expected in cases.items():
+        parts = [Part(Stage.ENDPOINT, patient, patience_s), Part(Stage.ENDPOINT, hearing, service_s)]
+        found = [part for part in blame(parts, shares).parts if part.stage is Stage.ENDPOINT]
+        assert ms(found) == expected
+
+
 def test_a_stages_share_is_work_and_the_rest() -> None:
     """Batching and estimator error are spent at work too."""
     parts = [
@@ -161,9 +214,16 @@ ON_CHUNKS = (
     BlameKind.ESTIMATOR,
     BlameKind.UNATTRIBUTED,
 )
+IN_THE_EARS = (
+    BlameKind.BLOCKING,
+    BlameKind.WAIT,
+    BlameKind.HAND_OFF,
+    BlameKind.SERVICE,
+    BlameKind.ESTIMATOR,
+)
 SITES = [
     (Stage.ENDPOINT, BlameKind.ENDPOINT),
-    (Stage.ENDPOINT, BlameKind.BLOCKING),
+    *product([Stage.ENDPOINT], IN_THE_EARS),
     *product(STAGES, ON_CHUNKS),
     (Stage.SEND, BlameKind.WAIT),
     (Stage.SEND, BlameKind.CLIENT),
@@ -199,13 +259,19 @@ def chain_late(ledger: Ledger, spent: Delays, origin: float) -> None:
 
 
 def _walk_endpoint(ledger: Ledger, spent: Delays, origin: float) -> float:
-    """A frame's chunk may stand behind a lower class; what is left is the VAD's lag and the silence asked for."""
-    queued = origin + spent.get((Stage.ENDPOINT, BlameKind.ENDPOINT), 0.0)
-    blocked_s = spent.get((Stage.ENDPOINT, BlameKind.BLOCKING), 0.0)
-    now = queued + blocked_s
-    ledger.on_service(Stage.ENDPOINT, Timing(queued, now, now), Waits(lower_s=blocked_s))
-    ledger.on_soft_end(origin, now)
-    return now
+    """The VAD's lag and the silence asked for, until the frame has come; then what its chunk is held up by."""
+
+    def of(kind: BlameKind) -> float:
+        return spent.get((Stage.ENDPOINT, kind), 0.0)
+
+    arrived = origin + of(BlameKind.ENDPOINT)
+    granted = arrived + of(BlameKind.BLOCKING) + of(BlameKind.WAIT)
+    half_s, bound_s = of(BlameKind.HAND_OFF) / 2, of(BlameKind.SERVICE) + 1e-9  # 0 would say that none was declared
+    finished = granted + half_s + bound_s + of(BlameKind.ESTIMATOR)
+    timing = LaneTiming(arrived, granted + half_s, finished, granted, of(BlameKind.BLOCKING))
+    ledger.on_hearing(Hearing(arrived, (Listened(timing, bound_s, finished + half_s),)))
+    ledger.on_soft_end(origin, finished + half_s)
+    return finished + half_s
 
 
 def _walk(ledger: Ledger, stage: Stage, spent: Delays, now: float) -> float:

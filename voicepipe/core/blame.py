@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from voicepipe.core.events import Blame, BlameKind, Part, Share, Stage, Timing, Waits
+from voicepipe.core.events import Blame, BlameKind, Hearing, Part, Share, Stage, Timing, Waits
 
 SHARES: Mapping[Stage, float] = {
     Stage.ENDPOINT: 0.325,
@@ -21,11 +21,11 @@ SHARES: Mapping[Stage, float] = {
 }
 """Each stage's part of the budget, for attribution only: slack is global. 65, 25, 45, 40 and 25 of 200 ms."""
 
-_PLANNED = dict.fromkeys(Stage, BlameKind.SERVICE) | {
-    Stage.ENDPOINT: BlameKind.ENDPOINT,
-    Stage.SEND: BlameKind.CLIENT,
+_PLANNED: Mapping[Stage, tuple[BlameKind, ...]] = dict.fromkeys(Stage, (BlameKind.SERVICE,)) | {
+    Stage.ENDPOINT: (BlameKind.ENDPOINT, BlameKind.SERVICE),
+    Stage.SEND: (BlameKind.CLIENT,),
 }
-"""The kind of time that a stage's share is meant for."""
+"""The kinds of time that a stage's share is meant for: what the first leaves of it is for the next."""
 _AT_WORK = {BlameKind.SERVICE, BlameKind.BATCHING, BlameKind.ESTIMATOR}
 _BETWEEN = dict.fromkeys(Stage, BlameKind.UNATTRIBUTED) | {
     Stage.ENDPOINT: BlameKind.ENDPOINT,
@@ -72,9 +72,21 @@ class Chunk:
         yield BlameKind.ESTIMATOR, timing.finished
 
 
-def split(stage: Stage, begin: float, end: float, chunks: Iterable[Chunk]) -> list[Part]:
+def listened(begin: float, end: float, hearing: Hearing | None) -> list[Part]:
+    """Where the endpoint's time went: it is its own until the sound had come that decided, and from then on that of
+    the ears. None: what decided was no chunk of theirs."""
+    if hearing is None:
+        return split(Stage.ENDPOINT, begin, end, ())
+    chunks = [Chunk(one.timing, one.timing.waits, one.bound_s, 0.0, one.taken) for one in hearing.chunks]
+    return split(Stage.ENDPOINT, begin, end, chunks, since=hearing.since)
+
+
+def split(
+    stage: Stage, begin: float, end: float, chunks: Iterable[Chunk], *, since: float | None = None
+) -> list[Part]:
     """Where the time from `begin` to `end` went. Chunks of one stage run one after the other; time in which none
-    was queued, running or on its way back is the endpoint's own, a wait in `send`, and elsewhere unattributed."""
+    was queued, running or on its way back is the endpoint's own, a wait in `send`, and elsewhere unattributed.
+    Nobody waited for them before `since`."""
     between = _BETWEEN[stage]
     spent: dict[BlameKind, float] = {}
     at = begin
@@ -86,7 +98,9 @@ def split(stage: Stage, begin: float, end: float, chunks: Iterable[Chunk]) -> li
             spent[kind] = spent.get(kind, 0.0) + instant - at
             at = instant
 
-    taken = begin
+    if since is not None:
+        until(between, since)
+    begin = taken = at
     on_path = (chunk for chunk in chunks if chunk.timing.queued < end and chunk.taken > begin)
     for chunk in sorted(on_path, key=lambda chunk: chunk.timing.started):
         until(BlameKind.HAND_OFF, min(taken, chunk.timing.started))
@@ -106,14 +120,24 @@ def share(stage: Stage, parts: Iterable[Part]) -> Share:
     return Share(sum(part.seconds for part in own) - service_s, service_s)
 
 
+def _take_off(spent: dict[BlameKind, float], planned: Sequence[BlameKind], share_s: float) -> None:
+    """Leaves what is beyond the plan, and what was left of the share as negative UNUSED."""
+    for kind in planned:
+        if kind is not planned[0] and kind not in spent:
+            continue
+        share_s -= spent.pop(kind, 0.0)
+        if share_s < _ROUNDING_S:
+            spent[kind], share_s = -share_s, 0.0
+    if share_s:
+        spent[BlameKind.UNUSED] = -share_s
+
+
 def blame(parts: Sequence[Part], shares_s: Mapping[Stage, float]) -> Blame:
     """On the largest part beyond the plan; of equal ones the first. `shares_s`: the planned seconds per stage."""
     over: list[Part] = []
     for stage in Stage:
         spent = {part.kind: part.seconds for part in parts if part.stage is stage}
-        planned = _PLANNED[stage]
-        beyond_s = spent.pop(planned, 0.0) - shares_s.get(stage, 0.0)
-        spent[planned if beyond_s > -_ROUNDING_S else BlameKind.UNUSED] = beyond_s
+        _take_off(spent, _PLANNED[stage], shares_s.get(stage, 0.0))
         over += [Part(stage, kind, spent[kind]) for kind in BlameKind if kind in spent]
     worst = max(over, key=lambda part: part.seconds)
     return Blame(

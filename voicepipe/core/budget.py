@@ -8,6 +8,7 @@ one of three chains, and the stages' shares add up to the felt gap by constructi
     reply begun at the commit       speech end .. commit (endpoint) .. clause .. audio .. sent .. heard
 
 Where the commit waited for the final text, the way to it is split: speech end .. soft end (endpoint) .. final text.
+The endpoint's span is patience until the sound had arrived that ended it, and from then on the ears' time.
 
 How each stage's time is split, and what lateness is blamed on, is told in `core.blame`.
 """
@@ -18,10 +19,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isclose
 
-from voicepipe.core.blame import SHARES, Chunk, blame, share, split
+from voicepipe.core.blame import SHARES, Chunk, blame, listened, share, split
 from voicepipe.core.events import (
     BlameKind,
     Forecast,
+    Hearing,
     Instants,
     Part,
     Speculation,
@@ -60,6 +62,9 @@ class Ledger:
         self._speech_end: float | None = None
         self._soft_end: float | None = None
         self._commit: float | None = None
+        self._newest_hearing: Hearing | None = None
+        self._soft_end_by: Hearing | None = None
+        self._commit_by: Hearing | None = None
         self._asr_final: float | None = None
         self._acknowledged: float | None = None
         self._sent: float | None = None
@@ -79,9 +84,14 @@ class Ledger:
 
     # marks
 
+    def on_hearing(self, hearing: Hearing) -> None:
+        """The ears have listened. What is marked in the instant in which that was known was decided by it."""
+        self._newest_hearing = hearing
+
     def on_soft_end(self, speech_end: float, now: float) -> None:
         """Speech ended at `speech_end`; we learnt of it at `now`."""
         self._speech_end, self._soft_end = min(speech_end, now), now
+        self._soft_end_by = self._hearing_of(now)
         self._forecasts.clear()  # they were about another deadline
 
     def on_asr_final(self, now: float) -> None:
@@ -89,8 +99,8 @@ class Ledger:
         self._asr_final = now
 
     def on_commit(self, now: float) -> None:
-        self._commit = now
-        if self._speech_end is None:  # typed input, or a manual commit in the middle of speech
+        self._commit, self._commit_by = now, self._hearing_of(now)
+        if self._speech_end is None:  # typed input
             self._speech_end = self._soft_end = now
 
     def on_reopen(self) -> None:
@@ -230,6 +240,10 @@ class Ledger:
 
     # inner
 
+    def _hearing_of(self, now: float) -> Hearing | None:
+        newest = self._newest_hearing
+        return newest if newest is not None and newest.taken == now else None
+
     def _reply_timings(self) -> Iterable[Timing]:
         return [chunk.timing for stage in (Stage.LLM, Stage.TTS) for chunk in self._chunks[stage]]
 
@@ -300,7 +314,10 @@ class Ledger:
         parts: list[Part] = []
         begin = self._speech_end
         for stage, end in self._boundaries():
-            parts += split(stage, begin, end, self._chunks[stage])
+            if stage is Stage.ENDPOINT:
+                parts += listened(begin, end, self._soft_end_by if end == self._soft_end else self._commit_by)
+            else:
+                parts += split(stage, begin, end, self._chunks[stage])
             begin = max(begin, end)
         parts.append(Part(Stage.SEND, BlameKind.CLIENT, self._audible(self._sent) - begin))
         return tuple(parts)

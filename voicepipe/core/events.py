@@ -186,6 +186,32 @@ class LaneTiming(Timing):
         return Waits(lower_s, waited_s - lower_s, self.started - self.granted)
 
 
+@dataclass(frozen=True, slots=True)
+class Listened:
+    """A HEAR chunk that has run."""
+
+    timing: LaneTiming
+    bound_s: float
+    """Declared for its service; 0 where none was."""
+    taken: float
+    """When its result was taken up by the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """How sound came to be listened to."""
+
+    since: float
+    """When it had arrived, or was asked about: what the ears took from then on is their own time."""
+    chunks: tuple[Listened, ...]
+    """Those that ran from then on until it had been listened to, one after the other; at least one."""
+
+    @property
+    def taken(self) -> float:
+        """When it was known what there was to hear."""
+        return self.chunks[-1].taken
+
+
 # --- endpoint events (media time: samples at 16 kHz) -----------------------------------------------------
 
 

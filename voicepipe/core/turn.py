@@ -23,6 +23,7 @@ from voicepipe.core.events import (
     Corrected,
     EndpointEvent,
     FinalTranscript,
+    Hearing,
     Line,
     Lull,
     Onset,
@@ -99,8 +100,12 @@ class Turns:
 
     # the user's voice
 
-    def on_endpoint(self, event: EndpointEvent, when: float, now: float) -> list[TurnCommand]:
-        """`when`: scheduler time at which the event's sample was spoken, as far as arrival shows it."""
+    def on_endpoint(
+        self, event: EndpointEvent, when: float, now: float, hearing: Hearing | None = None
+    ) -> list[TurnCommand]:
+        """`when`: scheduler time at which the event's sample was spoken, as far as arrival shows it. `hearing`: how
+        it came to be heard, of a soft end and of silence."""
+        self._note(hearing)
         match event:
             case Onset(start) | Resumed(start):
                 return self._on_speech(start, now)
@@ -131,14 +136,16 @@ class Turns:
                 turn.utterance.on_silence(samples / RATE_HZ, completeness)
                 return self._maybe_commit(turn, now) or self._judge(turn)
 
-    def on_commit_asked(self, now: float) -> list[TurnCommand]:
-        """The client says that the user has finished."""
+    def on_commit_asked(self, now: float, hearing: Hearing | None = None) -> list[TurnCommand]:
+        """The client says, or has said at `hearing.since`, that the user has finished; since then the ears have
+        listened to what had come before."""
         turn = self._turn
         if turn is None or turn.phase is not Phase.HEARING:
             return []
+        self._note(hearing)
         turn.utterance.commit_asked = True
         if turn.utterance.state is Speaking.SPEECH:
-            return self._pause(turn, None, now, now)
+            return self._pause(turn, None, now if hearing is None else hearing.since, now)
         return self._maybe_commit(turn, now)
 
     # engines
@@ -361,6 +368,11 @@ class Turns:
         return TurnSnapshot(self._epoch, self._revision, self._number, phase, self._history.lines)
 
     # hearing
+
+    def _note(self, hearing: Hearing | None) -> None:
+        turn = self._turn
+        if hearing is not None and turn is not None and turn.phase is Phase.HEARING:
+            turn.ledger.on_hearing(hearing)
 
     def _hearing(self, state: Speaking) -> Turn | None:
         """The present turn, if it is being heard and the user is in this state."""
