@@ -32,7 +32,7 @@ from itertools import islice
 from clips import QUESTIONS, RATE_HZ, Labelled, default_clips
 
 from voicepipe.config import EnginesConfig
-from voicepipe.core.cost import KNOWN_AFTER, MISS_RATE, CostKey, CostModel, Sample, Size
+from voicepipe.core.cost import MISS_RATE, CostKey, CostModel, Sample, Size
 from voicepipe.core.events import WorkKind
 from voicepipe.engines.base import (
     Asr,
@@ -61,6 +61,7 @@ KINDS = (WorkKind.HEAR, WorkKind.PARTIAL, WorkKind.FINAL, WorkKind.THINK, WorkKi
 SYSTEM = "You are a helpful voice assistant. Answer in one short sentence of plain spoken English."
 MAX_TOKENS = 13
 HOP_S = 0.3
+KNOWN_AFTER = 1000
 WINDOW_S = (0.6, 3.0)
 """Shortest and longest; a partial of less than half a second of speech is not decoded at all."""
 BATCH_FRAMES = 16
@@ -196,7 +197,7 @@ def timed(call: Callable[[], object]) -> float:
 def observe(model: CostModel, chunk: Chunk) -> Observation:
     mean_s, bound_s = model.mean_s(chunk.key, chunk.size), model.bound_s(chunk.key, chunk.size)
     assert mean_s is not None and bound_s is not None, f"{chunk.key} was not calibrated"
-    known = model.snapshot().keys[chunk.key].n >= KNOWN_AFTER / MISS_RATE
+    known = model.snapshot().keys[chunk.key].n >= KNOWN_AFTER
     actual_s = timed(chunk.call)
     model.on_chunk(chunk.key, chunk.size, actual_s)
     return Observation(mean_s, bound_s, actual_s, known)

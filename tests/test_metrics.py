@@ -134,7 +134,7 @@ def test_the_cost_models_state_is_read_when_it_is_asked_for(metrics: Metrics) ->
     labels = {"stage": "llm", "kind": "think", "variant": "decode", "model": "m" * 64}
     assert value(metrics, "voicepipe_cost_bound_ratio", **labels) is None
     model.on_chunk(key, Size(2), 0.02)
-    assert value(metrics, "voicepipe_cost_bound_ratio", **labels) == pytest.approx(PROFILE_MARGIN)
+    assert value(metrics, "voicepipe_cost_bound_ratio", **labels) == pytest.approx(PROFILE_MARGIN, rel=0.01)
     assert value(metrics, "voicepipe_cost_coverage", **labels) is None
     model.on_chunk(key, Size(2), 0.02)
     assert value(metrics, "voicepipe_cost_coverage", **labels) == 1.0

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from voicepipe.core.cost import (
     CHECKED_CHUNKS,
+    DUMP_VERSION,
     MISS_RATE,
     PROFILE_MARGIN,
     WIDENING,
@@ -216,41 +217,47 @@ def test_the_first_chunk_is_a_profile() -> None:
     """Bounded by half as much again."""
     mean_s, bound_s = predicted(steady(1), PREFILL, ONE)
     assert mean_s == pytest.approx(0.01)
-    assert bound_s == pytest.approx(PROFILE_MARGIN * mean_s)
+    assert bound_s == pytest.approx(PROFILE_MARGIN * mean_s, rel=0.01)
 
 
-def test_the_largest_so_far_holds_while_little_has_been_seen() -> None:
-    """With fewer than two hundred chunks, the first in a hundred is the largest."""
-    model = steady(100)
-    model.on_chunk(PREFILL, ONE, 0.04)
-    for _ in range(97):
-        assert cost(model).q == pytest.approx(4.0, rel=0.01)
-        model.on_chunk(PREFILL, ONE, 0.01)
-    model.on_chunk(PREFILL, ONE, 0.01)
-    assert cost(model).q == PROFILE_MARGIN
+def after_stalls(noise: Noise, rng: random.Random, stalls: dict[int, float], chunks: int) -> list[float]:
+    """The bound's ratio before each chunk; some take so many times what they would have."""
+    model, ratios = seeded(noise, rng), []
+    for number in range(chunks):
+        size = any_size(rng)
+        ratios.append(cost(model).q)
+        model.on_chunk(PREFILL, size, line_s(size) * noise(rng) * stalls.get(number, 1.0))
+    return ratios
 
 
-def test_one_stall_is_no_tail_and_two_are() -> None:
-    """Once two hundred have been seen, the second largest holds, and nothing longer than another two hundred."""
-    model = steady(200)
-    model.on_chunk(PREFILL, ONE, 2.0)
-    assert cost(model).q < 1.1 * PROFILE_MARGIN
-    model.on_chunk(PREFILL, ONE, 0.04)
-    for _ in range(198):
-        assert cost(model).q > 3.5
-        model.on_chunk(PREFILL, ONE, 0.01)
-    for _ in range(2):
-        model.on_chunk(PREFILL, ONE, 0.01)
-    assert cost(model).q < 1.1 * PROFILE_MARGIN
+def test_stalls_of_the_machine_do_not_set_the_bound() -> None:
+    """Two chunks that take thirty times as long among the first hundred: at no time more than three times the
+    mean, and a few hundred chunks later what it would have been without them."""
+    noise = lognormal(0.15)
+    calm = after_stalls(noise, random.Random(12), {}, 600)
+    stalled = after_stalls(noise, random.Random(12), {40: 30.0, 90: 30.0}, 600)
+    assert max(stalled) < 3.0
+    assert statistics.median(stalled[300:]) == pytest.approx(statistics.median(calm[300:]), rel=0.1)
 
 
-def test_a_known_tail_needs_no_margin() -> None:
-    """A thousand chunks without any noise: the bound comes down to the mean."""
-    model = steady(KNOWN_AFTER - 1)
-    assert cost(model).q == PROFILE_MARGIN
-    for _ in range(1000):
-        model.on_chunk(PREFILL, ONE, 0.01)
-    assert cost(model).q < 1.1
+def test_how_long_a_stall_lasts_does_not_matter() -> None:
+    noise = lognormal(0.15)
+    short, long = (after_stalls(noise, random.Random(13), {40: factor}, 60) for factor in (4.0, 4000.0))
+    assert short[41] == long[41] > short[40]
+
+
+def test_a_tail_that_the_sweep_has_not_shown_is_found_soon() -> None:
+    """Warmed up without any noise, and then every tenth takes three times as long: of the second hundred two at
+    most exceed their bound."""
+    rng = random.Random(14)
+    model = seeded(lambda _: 1.0, rng)
+    seen = serve(model, bimodal, rng, 200)
+    assert sum(not s.kept for s in seen[100:]) <= 2
+
+
+def test_without_noise_the_bound_comes_down_to_the_mean() -> None:
+    """And is never below it."""
+    assert 1.0 <= cost(steady(KNOWN_AFTER)).q < 1.1
 
 
 @pytest.mark.parametrize("seed", [5, 6])
@@ -275,7 +282,7 @@ def test_coverage_recovers_from_a_step_within_two_hundred_chunks(name: str, slow
     before = serve(model, NOISES[name], rng, 4000)
     step = serve(model, NOISES[name], rng, 200, slower=slower)
     after = serve(model, NOISES[name], rng, 3800, slower=slower)
-    assert coverage(step) < coverage(before)
+    assert slower < 3.0 or coverage(step) < coverage(before)
     assert coverage(after[:1000]) >= 0.985
     assert 0.985 <= coverage(before + step + after) <= 0.995
 
@@ -322,7 +329,7 @@ def test_widening_is_by_a_quarter() -> None:
     model.on_chunk(PREFILL, ONE, 2.0 * predicted(model, PREFILL, ONE)[1])
     after = cost(model)
     assert (before.widened, after.widened) == (0, 1)
-    assert WIDENING * before.q <= after.q <= 1.05 * WIDENING * before.q
+    assert WIDENING * before.q <= after.q <= 1.15 * WIDENING * before.q
 
 
 # --- censoring --------------------------------------------------------------------------------------------
@@ -332,7 +339,7 @@ def test_a_chunk_cut_off_below_its_bound_says_nothing() -> None:
     """A barge-in is no sign of speed."""
     model = steady(50)
     before = model.dump()
-    model.on_censored(PREFILL, ONE, 0.0149)
+    model.on_censored(PREFILL, ONE, 0.99 * predicted(model, PREFILL, ONE)[1])
     assert model.dump() == before
     assert cost(model).coverage == 1.0
 
@@ -380,10 +387,11 @@ def test_a_sweep_replaces_what_was_known() -> None:
 
 
 def test_a_sweep_shows_how_far_it_spreads() -> None:
-    """Its largest residual is in the first bound."""
-    model = CostModel()
-    model.seed(Sample(PREFILL, ONE, service_s) for service_s in [0.01] * 30 + [0.025])
-    assert predicted(model, PREFILL, ONE)[1] == pytest.approx(0.025, rel=0.01)
+    """A residual beyond the bound raises the first one."""
+    calm, spread = CostModel(), CostModel()
+    calm.seed(Sample(PREFILL, ONE, service_s) for service_s in [0.01] * 31)
+    spread.seed(Sample(PREFILL, ONE, service_s) for service_s in [0.01] * 30 + [0.025])
+    assert cost(calm).q < PROFILE_MARGIN < cost(spread).q
 
 
 def test_what_was_learnt_goes_on_in_another_process() -> None:
@@ -418,9 +426,9 @@ TAIL = broken()["keys"][0]["tail"]
     "dumped",
     [
         {},
-        {"version": 1, "miss_rate": MISS_RATE},
-        {"version": 1, "miss_rate": MISS_RATE, "keys": None},
-        broken() | {"version": 2},
+        {"version": DUMP_VERSION, "miss_rate": MISS_RATE},
+        {"version": DUMP_VERSION, "miss_rate": MISS_RATE, "keys": None},
+        broken() | {"version": DUMP_VERSION - 1},
         broken() | {"miss_rate": 0.001},
         broken(kind="sing"),
         broken(model=[]),
@@ -431,9 +439,9 @@ TAIL = broken()["keys"][0]["tail"]
         broken(mean=MEAN | {"weights": [1.0, math.nan, 0.0]}),
         broken(mean=MEAN | {"information": [[1.0, 0.0, 0.0]]}),
         broken(tail=TAIL | {"n": 0}),
-        broken(tail=TAIL | {"age": -1}),
-        broken(tail=TAIL | {"q": "much"}),
-        broken(tail=TAIL | {"newest": [math.inf]}),
+        broken(tail=TAIL | {"gradients": -1.0}),
+        broken(tail=TAIL | {"log": "much"}),
+        broken(tail=TAIL | {"log": math.inf}),
     ],
     ids=range(17),
 )

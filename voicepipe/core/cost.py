@@ -2,9 +2,11 @@
 
 Per key, the mean is `a + b * units + c * context`, by recursive least squares on relative errors. The tail is r,
 the ratio of actual to mean; its upper quantile q is followed by online conformal tracking (Gibbs and Candès, 2021),
-`q <- q + eta * (1[r > q] - a)`, which holds the share of misses at `a` in the long run whatever the distribution
-is, and through drift. What is followed is also checked: every bound in force is compared with what came, and where
-the last 1,000 say that it is too low by three sigma, it is widened at once.
+`log q <- log q + eta * (1[r > q] - a)`, which holds the share of misses at `a` in the long run whatever the
+distribution is, and through drift; eta is scale-free (Orabona and Pál, 2018; for conformal prediction Bhatnagar et
+al., 2023): a constant over the root of the summed squares of what stands in brackets. What is followed is also
+checked: every bound in force is compared with what came, and where the last 1,000 say that it is too low by three
+sigma, it is widened at once.
 
 A component without time: nothing in here depends on when it happens, so there is no `now` and no deadline.
 """
@@ -14,8 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from heapq import nlargest
-from math import isfinite, sqrt
+from math import exp, isfinite, log, sqrt
 from typing import Any
 
 from voicepipe.core.events import WorkKind
@@ -34,16 +35,14 @@ LEAST_SCALE = 0.1
 LEAST_SHARE = 0.1
 """No mean is below this share of the average chunk: the line may lead below 0, and errors are relative to it."""
 PROFILE_MARGIN = 1.5
-"""Times the mean: the least bound while the tail is not known."""
-KNOWN_AFTER = 10.0
-"""The tail is known once so many misses are to be expected: 1,000 chunks at one in a hundred."""
-STEP, LEAST_STEP = 0.2, 0.03
-"""The first step of the tracked quantile as a share of itself, falling with the root of the chunks seen, and the
-least, with which it follows drift."""
+"""Times the mean: the first bound, before anything is known of the tail."""
+STEP, LEAST_STEP = 0.5, 0.05
+"""The first step of the tracked quantile's logarithm, falling with the root of the misses seen, and the least, with
+which it follows drift."""
 CHECKED_CHUNKS = 1000
 SIGMAS = 3.0
 WIDENING = 1.25
-DUMP_VERSION = 1
+DUMP_VERSION = 2
 
 Row = tuple[float, float, float]
 
@@ -270,35 +269,35 @@ class _Mean:
 
 
 class _Tail:
-    """The upper quantile of r = actual / mean.
+    """The upper quantile q of r = actual / mean, followed in its logarithm.
 
-    Until it is known the bound is also the k-th largest of the last w ratios, which the next one, exchangeable with
-    them, exceeds with probability k / (w + 1). w is at most 2 / a and k then 2: one stall alone does not rule.
+    The step falls with the root of the misses seen, not of the chunks: that is what makes the first misses of a
+    key, of which the sweep has shown too little, count for much, and those of a tail that is known for little. How
+    far r lay above q does not matter at all, so that a stall of the machine is one miss like any other.
     """
 
     def __init__(self, miss_rate: float) -> None:
         self._miss_rate = miss_rate
-        self._known_after = round(KNOWN_AFTER / miss_rate)
-        self._newest: deque[float] = deque(maxlen=round(2.0 / miss_rate))
         self._judged = _Counted(CHECKED_CHUNKS)
         self._since_widened = _Counted(CHECKED_CHUNKS)
-        self._q = PROFILE_MARGIN
-        self._age = 0
-        """Ratios since the start or the last widening."""
+        self._log = log(PROFILE_MARGIN)
+        self._gradients = 0.0
+        """Sum of their squares since the start or the last widening: hardly more than the misses."""
         self.n = 0
         self.widened = 0
-        self.ratio = PROFILE_MARGIN
+
+    @property
+    def ratio(self) -> float:
         """The bound in force, in means; at least 1."""
+        return exp(self._log)
 
     def learn(self, r: float) -> None:
         """A ratio for which there was no bound."""
         self.n += 1
-        self._age += 1
-        self._newest.append(r)
-        step = self._q * max(LEAST_STEP, STEP / sqrt(self._age))
-        self._q = max(1.0, self._q + step * ((r > self._q) - self._miss_rate))
-        known = self.n >= self._known_after
-        self.ratio = self._q if known else max(self._q, PROFILE_MARGIN, self._ranked())
+        gradient = (r > self.ratio) - self._miss_rate
+        self._gradients += gradient**2
+        step = max(LEAST_STEP, STEP / sqrt(max(self._gradients, 1.0)))
+        self._log = max(0.0, self._log + step * gradient)
 
     def judge(self, r: float) -> None:
         """A ratio for which `ratio` was the bound."""
@@ -307,14 +306,10 @@ class _Tail:
         self._since_widened.append(missed)
         self.learn(r)
         if self._since_widened.true > _most_misses(self._miss_rate):
-            self._q = self.ratio = max(self._q, self.ratio) * WIDENING
+            self._log += log(WIDENING)
             self._since_widened = _Counted(CHECKED_CHUNKS)
-            self._age = 0
+            self._gradients = 0.0
             self.widened += 1
-
-    def _ranked(self) -> float:
-        rank = max(1, int(self._miss_rate * (len(self._newest) + 1)))
-        return nlargest(rank, self._newest)[-1]
 
     @property
     def coverage(self) -> float | None:
@@ -322,14 +317,15 @@ class _Tail:
         return 1.0 - self._judged.true / judged if judged else None
 
     def dump(self) -> dict[str, Any]:
-        return {"n": self.n, "q": self._q, "age": self._age, "ratio": self.ratio, "newest": list(self._newest)}
+        return {"n": self.n, "log": self._log, "gradients": self._gradients}
 
     @classmethod
     def load(cls, dumped: Mapping[str, Any], miss_rate: float) -> _Tail:
         tail = cls(miss_rate)
-        tail.n, tail._age = round(_positive(dumped["n"])), round(_positive(dumped["age"] + 1)) - 1
-        tail._q, tail.ratio = max(1.0, _positive(dumped["q"])), max(1.0, _positive(dumped["ratio"]))
-        tail._newest.extend(_numbers(dumped["newest"]))
+        tail.n = round(_positive(dumped["n"]))
+        tail._log, tail._gradients = _numbers([dumped["log"], dumped["gradients"]])
+        if tail._log < 0.0 or tail._gradients < 0.0:
+            raise ValueError("a bound below the mean, or a sum of squares below 0")
         return tail
 
 
