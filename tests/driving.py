@@ -23,7 +23,7 @@ from voicepipe.core.forecast import Forecaster, Measured
 from voicepipe.core.scheduler import Scheduler
 from voicepipe.core.turn import Turns
 from voicepipe.device import Device
-from voicepipe.engines.base import Context, Engines, Prompt, Samples, Transcript, Window
+from voicepipe.engines.base import Context, Engines, Prompt, Samples, StepSize, Transcript, Window, whole_window
 from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTts, ScriptedTurnModel, ScriptedVad
 from voicepipe.reception import serve_session
 from voicepipe.recording import Tape
@@ -172,6 +172,9 @@ class _DictatedStream:
         self._turns: list[int] = []
         self._finals = 0
         self.window_start = 0
+
+    def next_size(self, window: Window, *, final: bool) -> StepSize:
+        return whole_window(window)
 
     async def decode(self, window: Window, *, final: bool, ctx: Context) -> Transcript:
         if window.utterance not in self._turns:

@@ -14,7 +14,7 @@ from tests.driving import FaultyTurnModel, ListeningLlm, engines
 from voicepipe.config import ScriptedConfig
 from voicepipe.core.events import Line, Load, Rehear, Speak, Submit, Think, Work, WorkClass, WorkKind
 from voicepipe.core.utterance import Span
-from voicepipe.engines.base import Context, LlmStep, Prompt, StepSize, Transcript, TtsStep, Window
+from voicepipe.engines.base import Context, LlmStep, Prompt, StepSize, Transcript, TtsStep, Window, whole_window
 from voicepipe.errors import EngineBusy
 from voicepipe.ingest import AudioRing
 from voicepipe.jobs import MAX_OPENINGS, Chunk, Decoded, Jobs, Spoken, is_whole
@@ -43,6 +43,9 @@ class RecordingAsr:
 
     def open(self) -> RecordingAsr:
         return self
+
+    def next_size(self, window: Window, *, final: bool) -> StepSize:
+        return whole_window(window)
 
     async def decode(self, window: Window, *, final: bool, ctx: Context) -> Transcript:
         self.decoded.append((window, final, ctx))

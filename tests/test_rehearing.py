@@ -9,7 +9,7 @@ import numpy as np
 from tests import virtual
 from voicepipe.core.events import Rehear
 from voicepipe.core.utterance import RATE_HZ
-from voicepipe.engines.base import Context, Transcript, Window
+from voicepipe.engines.base import Context, StepSize, Transcript, Window, whole_window
 from voicepipe.ingest import AudioRing
 from voicepipe.rehearing import CHUNK_S, Rehearing
 
@@ -31,6 +31,9 @@ class Cutting:
 
     def open(self) -> Cutting:
         return self
+
+    def next_size(self, window: Window, *, final: bool) -> StepSize:
+        return whole_window(window)
 
     async def decode(self, window: Window, *, final: bool, ctx: Context) -> Transcript:
         end = window.start + len(window.samples)

@@ -29,7 +29,7 @@ from tests.driving import (
     visit,
 )
 from voicepipe.config import ScriptedConfig
-from voicepipe.engines.base import Context, Transcript, Window
+from voicepipe.engines.base import Context, StepSize, Transcript, Window, whole_window
 from voicepipe.engines.scripted import ScriptedVad
 from voicepipe.errors import EngineUnavailable
 from voicepipe.wire import messages as wire
@@ -874,6 +874,9 @@ class LoopingAsr:
 
     def open(self) -> LoopingAsr:
         return self
+
+    def next_size(self, window: Window, *, final: bool) -> StepSize:
+        return whole_window(window)
 
     async def decode(self, window: Window, *, final: bool, ctx: Context) -> Transcript:
         await asyncio.sleep(0.02)

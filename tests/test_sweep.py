@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,20 +12,23 @@ import pytest
 from tests import virtual
 from tests.driving import engines
 from voicepipe.config import ScriptedConfig
+from voicepipe.core.endpoint import RATE_HZ
 from voicepipe.core.events import WorkKind
-from voicepipe.engines.base import Engines
-from voicepipe.sweep import BATCHES, ROUNDS, SWEEP_S, WINDOWS_S, Sweep, sweep
+from voicepipe.engines.base import Context, Engines, Samples, StepSize, Transcript, Window, whole_window
+from voicepipe.sweep import BATCHES, BEHIND_S, ROUNDS, SWEEP_S, WINDOWS_S, Sweep, sweep
 
 QUESTION = np.full(16_000, 0.1, np.float32)
+RECHECKS = 2
+"""Finals right behind a partial, in a round."""
 
 
-def swept(these: Engines) -> tuple[Sweep, float]:
+def swept(these: Engines, question: Samples = QUESTION) -> tuple[Sweep, float]:
     """(what was measured, virtual seconds)"""
 
     async def story() -> tuple[Sweep, float]:
         clock = asyncio.get_running_loop().time
         began = clock()
-        return await sweep(these, QUESTION, clock, asyncio.to_thread, asyncio.to_thread), clock() - began
+        return await sweep(these, question, clock, asyncio.to_thread, asyncio.to_thread), clock() - began
 
     return virtual.run(story())
 
@@ -35,7 +39,9 @@ def test_every_kind_is_measured_in_several_sizes() -> None:
     for chunk in swept(engines(ScriptedConfig(tts_piece_ms=100)))[0].chunks:
         sizes[chunk.kind, chunk.load.variant].add(chunk.load.units)
     assert sizes[WorkKind.HEAR, ""] == set(BATCHES)
-    assert sizes[WorkKind.PARTIAL, ""] == sizes[WorkKind.FINAL, ""] == set(WINDOWS_S)
+    question_s = len(QUESTION) / RATE_HZ
+    assert sizes[WorkKind.PARTIAL, ""] == {*WINDOWS_S, question_s}
+    assert sizes[WorkKind.FINAL, ""] == {*WINDOWS_S, question_s + BEHIND_S}
     assert len(sizes[WorkKind.SPEAK, "first"]) >= 3
     assert {(WorkKind.THINK, "prefill"), (WorkKind.THINK, "decode"), (WorkKind.SPEAK, "later")} <= set(sizes)
 
@@ -52,11 +58,48 @@ def test_slow_engines_get_one_round() -> None:
     """Readiness waits for it."""
     chunks, took_s = swept(engines(ScriptedConfig(asr_ms=400)))
     finals = [chunk for chunk in chunks.chunks if chunk.kind is WorkKind.FINAL]
-    assert len(finals) == len(WINDOWS_S)
+    assert len(finals) == len(WINDOWS_S) + RECHECKS
     assert took_s > SWEEP_S
     quick, quick_s = swept(engines(ScriptedConfig(asr_ms=1, llm_token_ms=1, llm_prefill_ms=1, tts_ms=1)))
     assert quick_s < SWEEP_S
-    assert len([c for c in quick.chunks if c.kind is WorkKind.FINAL]) == ROUNDS * len(WINDOWS_S)
+    assert len([c for c in quick.chunks if c.kind is WorkKind.FINAL]) == ROUNDS * (len(WINDOWS_S) + RECHECKS)
+
+
+class Rechecking:
+    """Takes a final that comes right behind a partial, in its utterance, for one that may hold what that has heard:
+    which it does if the sound begins alike."""
+
+    placement = "loop"
+    name = "rechecking"
+    window_start = 0
+
+    def __init__(self) -> None:
+        self.heard: Window | None = None
+
+    def open(self) -> Rechecking:
+        return self
+
+    def next_size(self, window: Window, *, final: bool) -> StepSize:
+        again = final and self.heard is not None and self.heard.utterance == window.utterance
+        return replace(whole_window(window), variant="recheck" if again else "")
+
+    async def decode(self, window: Window, *, final: bool, ctx: Context) -> Transcript:
+        variant, heard = self.next_size(window, final=final).variant, self.heard
+        self.heard = window
+        holds = heard is not None and np.array_equal(heard.samples, window.samples[: len(heard.samples)])
+        await asyncio.sleep(0.1 if not variant else 0.04 if holds else 0.14)
+        return Transcript("heard", "", final)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def test_a_final_that_may_find_nothing_new_is_measured_both_ways() -> None:
+    """Where what was heard before holds, and where it does not and is decoded after all."""
+    question = np.linspace(0.0, 0.2, 16_000, dtype=np.float32)
+    chunks = swept(engines(asr=Rechecking()), question)[0].chunks
+    took = {round(chunk.service_s, 6) for chunk in chunks if chunk.load.variant == "recheck"}
+    assert took == {0.04, 0.14}
 
 
 def test_a_model_that_keeps_no_prefix_is_not_asked() -> None:

@@ -93,12 +93,13 @@ EVENTS: tuple[EndpointEvent, ...] = (
 EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "Turns.on_opened": ({"now": 1.5},),
     "Turns.on_shed": ({"shed": True}, {"shed": False}),
-    "Turns.on_outlook": ({"outlook": Outlook(final_s=0.1, reading_s=0.04, audio_ratio=1.5)},),
+    "Turns.on_outlook": ({"outlook": Outlook(final_bound_s=0.1, reading_s=0.04, audio_ratio=1.5)},),
     "Turns.on_endpoint": (
         *({"event": event, "when": 1.25, "now": 1.5, "hearing": None} for event in EVENTS),
         {"event": SoftEnd(2048), "when": 1.25, "now": 1.5, "hearing": HEARING},
     ),
     "Turns.on_commit_asked": ({"now": 1.5, "hearing": None}, {"now": 1.5, "hearing": HEARING}),
+    "Turns.on_expected": ({"work": WORK, "service_s": 0.04, "now": 1.5},),
     "Turns.on_transcript": (
         {"work": WORK, "stable": "Grüße,", "tentative": "“☃”", "upto": 9, "timing": TIMING, "now": 1.5},
         {"work": WORK, "stable": "", "tentative": "", "upto": 0, "timing": LANE_TIMING, "now": 1.5},

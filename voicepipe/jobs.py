@@ -233,7 +233,7 @@ class Jobs:
                 return _decoded_later(transcript, upto)
             return _decoded(transcript, upto)
 
-        load = Load(self._engines.asr.name, len(window.samples) / RATE_HZ)
+        load = load_of(self._engines.asr.name, self._asr.next_size(window, final=final))
         return Chunk(decode, _blocks(self._engines.asr.placement), load, listen)
 
     def _window(self, span: Span) -> Window:

@@ -274,8 +274,13 @@ class Session:
 
     def _submit(self, command: core.Submit) -> None:
         services = self._services
-        chunk = self._jobs.call(command, self._turns.span(), self._clock())
+        now = self._clock()
+        chunk = self._jobs.call(command, self._turns.span(), now)
         work = services.forecaster.price(command.work, chunk.load, command.way)
+        if work.kind is core.WorkKind.FINAL:
+            expected_s = services.forecaster.mean_s(work.kind, chunk.load)
+            if expected_s is not None:
+                self._turns.on_expected(work, expected_s, now)
         services.device.submit(
             work,
             chunk.call,

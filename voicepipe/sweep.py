@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,8 @@ BATCHES = (1, 2, 4, 8, 16)
 WINDOWS_S = (0.6, 1.2, 2.0, 3.0)
 SYSTEM = ChatMessage("system", "You are a voice assistant. Answer in one short sentence.")
 QUESTIONS = ("What is the capital of France?", "How long should I boil an egg?", "Why is the sky blue?")
+BEHIND_S = 0.1
+"""So much more has been heard by a final that comes right behind a partial."""
 CLAUSES = ("Sure.", "That is a good question.", "It takes about eight minutes in boiling water.")
 MAX_TOKENS = 16
 MAX_PIECES = 3
@@ -74,7 +77,7 @@ async def sweep(
     for number in range(ROUNDS):
         parts = [
             partial(_listen, ears, engines.vad, speech),
-            partial(_recognise, meter, engines.asr, speech),
+            partial(_recognise, meter, engines.asr, speech, question),
             partial(_think, meter, engines.llm, ways),
             partial(_speak, meter, engines.tts),
         ]
@@ -87,10 +90,10 @@ async def sweep(
 async def _listen(meter: Meter, vad: Vad, speech: Samples) -> None:
     stream = vad.open()
     size = stream.frame_samples
-    for count in BATCHES:
-        frames = list(speech[: count * size].reshape(count, size))
+    for batch in BATCHES:
+        frames = list(speech[: batch * size].reshape(batch, size))
         call = _awaited_frames if vad.placement == "loop" else _frames
-        await meter.run(WorkKind.HEAR, Load(vad.name, count), vad.placement, partial(call, stream, frames))
+        await meter.run(WorkKind.HEAR, Load(vad.name, batch), vad.placement, partial(call, stream, frames))
 
 
 def _frames(stream: VadStream, frames: Sequence[Samples]) -> list[Any]:
@@ -102,17 +105,24 @@ async def _awaited_frames(stream: VadStream, frames: Sequence[Samples]) -> list[
     return [await value if inspect.isawaitable(value) else value for value in values]
 
 
-async def _recognise(meter: Meter, asr: Asr, speech: Samples) -> None:
-    """Each window as an utterance of its own."""
-    stream, utterance = asr.open(), 0
+async def _recognise(meter: Meter, asr: Asr, speech: Samples, question: Samples) -> None:
+    """Each window as an utterance of its own; then finals that come right behind a partial: of a question that has
+    been heard to its end, and of one that goes on otherwise, so that what was heard before does not hold."""
+    stream, utterances = asr.open(), count(1)
+
+    async def decode(kind: WorkKind, utterance: int, samples: Samples) -> None:
+        window, final = Window(utterance, 0, samples, len(samples)), kind is WorkKind.FINAL
+        load = load_of(asr.name, stream.next_size(window, final=final))
+        await meter.run(kind, load, asr.placement, partial(stream.decode, window, final=final, ctx=_CONTEXT))
+
     try:
         for window_s in WINDOWS_S:
             for kind in (WorkKind.PARTIAL, WorkKind.FINAL):
-                utterance += 1
-                samples = speech[: round(window_s * RATE_HZ)]
-                window = Window(utterance, 0, samples, len(samples))
-                decode = partial(stream.decode, window, final=kind is WorkKind.FINAL, ctx=_CONTEXT)
-                await meter.run(kind, Load(asr.name, window_s), asr.placement, decode)
+                await decode(kind, next(utterances), speech[: round(window_s * RATE_HZ)])
+        for goes_on in (question, np.roll(question, len(question) // 2)):
+            utterance = next(utterances)
+            await decode(WorkKind.PARTIAL, utterance, question)
+            await decode(WorkKind.FINAL, utterance, np.pad(goes_on, (0, round(BEHIND_S * RATE_HZ))))
     finally:
         stream.close()
 

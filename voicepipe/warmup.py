@@ -71,9 +71,10 @@ async def warm_up(
     question = resample(spoken, engines.tts.sample_rate_hz, RATE_HZ)
     stream, slot = engines.asr.open(), engines.llm.open(_SESSION)
     try:
-        for _ in range(ROUNDS):
+        for number in range(1, ROUNDS + 1):  # each an utterance of its own, or the second has been heard already
             meter = Meter(clock, on_thread)
-            final_s, way, audio_s = await _turn(engines, stream, slot, question, meter)
+            window = Window(number, 0, question, len(question))
+            final_s, way, audio_s = await _turn(engines, stream, slot, window, meter)
             judge_s = await _question(engines.turn_model, question, meter)
     finally:
         stream.close()
@@ -125,12 +126,11 @@ async def speak(tts: Tts, text: str, on_thread: OnThread) -> Samples:
 
 
 async def _turn(
-    engines: Engines, stream: AsrStream, slot: LlmSlot, question: Samples, meter: Meter
+    engines: Engines, stream: AsrStream, slot: LlmSlot, window: Window, meter: Meter
 ) -> tuple[float, Way, float]:
     """(service of the final decode, the way to the first clause, service of its first audio)"""
     asr, llm, tts = engines.asr, engines.llm, engines.tts
-    window = Window(1, 0, question, len(question))
-    load = Load(asr.name, len(question) / RATE_HZ)
+    load = load_of(asr.name, stream.next_size(window, final=True))
     heard, final_s = await meter.run(
         WorkKind.FINAL, load, asr.placement, lambda: stream.decode(window, final=True, ctx=_CONTEXT)
     )

@@ -93,7 +93,22 @@ def test_chunks_are_learnt_and_what_nobody_priced_is_not() -> None:
     for _ in range(50):
         one.on_chunk(priced, 0.2)
         one.on_chunk(work(WorkKind.FINAL), 5.0)
-    assert one.outlook().final_s == pytest.approx(0.2, rel=0.05)
+    assert one.mean_s(WorkKind.FINAL, WINDOW) == pytest.approx(0.2, rel=0.05)
+
+
+def test_a_recheck_is_expected_to_take_what_rechecks_take_and_is_kept_room_for_as_a_decode() -> None:
+    """Where the last hypothesis mostly holds: the mean of its own kind; what may come is bounded by both kinds."""
+    one = seeded()
+    recheck = replace(WINDOW, variant="recheck")
+    assert one.mean_s(WorkKind.FINAL, recheck) is None
+    for number in range(100):
+        one.on_chunk(one.price(work(WorkKind.FINAL), recheck), 0.14 if number % 10 == 9 else 0.04)
+        one.on_chunk(one.price(work(WorkKind.FINAL), WINDOW), 0.1)
+    assert one.mean_s(WorkKind.FINAL, recheck) == pytest.approx(0.05, rel=0.15)
+    assert one.mean_s(WorkKind.FINAL, WINDOW) == pytest.approx(0.1, rel=0.01)
+    bounds = [one.price(work(WorkKind.FINAL), load).bound_s for load in (recheck, WINDOW)]
+    assert bounds[0] > 0.14 > bounds[1]
+    assert one.outlook().final_bound_s == pytest.approx(max(bounds), rel=0.01)
 
 
 def test_what_had_nothing_to_do_is_not_learnt() -> None:

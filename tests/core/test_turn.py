@@ -1578,7 +1578,7 @@ def test_from_the_pause_on_the_deadline_stands_and_what_is_left_shrinks() -> Non
     ]
     forecaster.seed(chunks, [Way(read_s=0.02, thought_s=0.03, has_token=True)])
     talk = Talk(warm=False)
-    talk.turns.on_outlook(forecaster.outlook())
+    talk.turns.on_outlook(replace(forecaster.outlook(), final_bound_s=0.09, audio_ratio=1.5))
     talk.speak(0.0)
     talk.voiced(1.0, 1.0)
     assert talk.turns.latest_start(1.0) == pytest.approx(1.2 - 0.09 - 0.09)
@@ -1602,7 +1602,13 @@ def test_from_the_pause_on_the_deadline_stands_and_what_is_left_shrinks() -> Non
 
 def test_the_record_tells_what_was_expected_at_each_boundary() -> None:
     """The pause, the final text, the clause, its audio, the commit."""
-    talk = Talk().until_committed()
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    talk.soft_end(1.0)
+    assert talk.turns.on_expected(talk.asked[WorkKind.FINAL], 0.04, 1.0) == []
+    talk.hear("Hello there.", 1.02)
+    talk.silence(0.096, 1.1)
     talk.think("Hi you. ", 1.2, last=True)
     talk.say(0.5, 1.25)
     talk.turns.on_sent(talk.turns.epoch, 1.25)
@@ -1612,3 +1618,51 @@ def test_the_record_tells_what_was_expected_at_each_boundary() -> None:
         *(Stage.ASR, Stage.LLM, Stage.LLM),
         *(Stage.TTS, Stage.SEND),
     ]
+
+
+def forecasts(talk: Talk) -> list[tuple[Stage, float]]:
+    """(stage, when the first content was expected) of the only turn, once it has been closed."""
+    talk.do(talk.turns.on_closed(9.0))
+    (ended,) = [command for command in talk.last if isinstance(command, TurnEnded)]
+    return [(forecast.stage, round(forecast.finish, 6)) for forecast in ended.record.forecasts]
+
+
+def paused(*, ahead_s: float | None = None, final_s: float | None = None) -> Talk:
+    """Reading takes 50 ms, and audio 30. `ahead_s`: what a decode is expected to take that a lull has asked for
+    20 ms before the pause, and that has heard all; `final_s`: what one is that the pause asks for."""
+    talk = Talk(warm=False)
+    talk.turns.on_outlook(Outlook(reading_s=0.05, audio_s=0.03))
+    talk.speak(0.0)
+    talk.voiced(0.45, 0.45)
+    if ahead_s is not None:
+        talk.told(Lull(round(0.98 * S), S), 1.0)
+        talk.turns.on_expected(talk.asked[WorkKind.FINAL], ahead_s, 1.0)
+    talk.told(SoftEnd(S), 1.02)
+    if final_s is not None:
+        talk.turns.on_expected(talk.asked[WorkKind.FINAL], final_s, 1.02)
+    return talk
+
+
+def test_at_the_pause_a_decode_is_expected_to_take_what_it_has_to_do() -> None:
+    """Not what decodes take: a recheck is over long before."""
+    assert forecasts(paused(final_s=0.04)) == [(Stage.ASR, 1.14)]
+    assert forecasts(paused(final_s=0.1)) == [(Stage.ASR, 1.2)]
+
+
+def test_a_decode_that_was_begun_in_the_lull_has_less_to_do_at_the_pause() -> None:
+    """And nothing, if it should have been done by then."""
+    assert forecasts(paused(ahead_s=0.05)) == [(Stage.ASR, 1.13)]
+    assert forecasts(paused(ahead_s=0.01)) == [(Stage.ASR, 1.1)]
+
+
+def test_what_nobody_has_priced_is_not_foreseen() -> None:
+    assert forecasts(paused()) == []
+
+
+def test_what_is_expected_of_other_decodes_is_no_news() -> None:
+    """Of one that nobody waits for, and of a turn that is over."""
+    talk = paused(final_s=0.04)
+    talk.turns.on_expected(replace(talk.asked[WorkKind.FINAL], id=99), 5.0, 1.02)
+    talk.turns.on_expected(replace(talk.asked[WorkKind.FINAL], turn=7), 5.0, 1.02)
+    assert forecasts(talk) == [(Stage.ASR, 1.14)]
+    assert talk.turns.on_expected(talk.asked[WorkKind.FINAL], 5.0, 9.0) == []

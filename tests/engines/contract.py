@@ -74,6 +74,8 @@ async def check_asr(asr: Asr, speech: Samples) -> str:
     async def decode(turn: int, start: int, end: int, *, final: bool) -> Any:
         begin = max(start, stream.window_start)
         window = Window(turn, begin, speech[begin:end], end - start)
+        size = stream.next_size(window, final=final)
+        assert size.units == pytest.approx(len(window.samples) / RATE_HZ) and size.variant in ("recheck", "")
         return await settled(stream.decode(window, final=final, ctx=context(turn)), asr.placement)
 
     stable, window_start = "", 0

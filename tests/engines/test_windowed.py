@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from voicepipe.engines.base import Context, Samples, Transcript, Window
+from voicepipe.engines.base import Context, Samples, StepSize, Transcript, Window
 from voicepipe.engines.features import SAMPLE_RATE_HZ
 from voicepipe.engines.hypothesis import Guard, Judgement, split_words
 from voicepipe.engines.utterance import TimedWord
@@ -145,6 +145,49 @@ def test_a_hypothesis_that_may_not_hold_is_decoded_anew(text: str, grown_s: floa
     stream = WindowedStream(recogniser, None)
     partial(stream, 2.0)
     assert final(stream, 2.0 + grown_s).text == "What is it for?"
+
+
+def size_of(stream: WindowedStream[str], length_s: float, *, utterance: int = 1, final: bool = True) -> StepSize:
+    return stream.next_size(Window(utterance, 0, loud(length_s), seconds(length_s)), final=final)
+
+
+@pytest.mark.parametrize(
+    ("text", "grown_s", "variant"),
+    [("What is it?", 0.2, "recheck"), ("What is", 0.2, ""), ("What is it?", 0.3, ""), ("What is it?", -0.1, "")],
+    ids=["nearly all was heard", "it was no whole sentence", "too much sound has come since", "it heard more"],
+)
+def test_a_final_that_will_look_at_what_was_heard_last_says_so(text: str, grown_s: float, variant: str) -> None:
+    """Whether that holds or not; and so it is."""
+    recogniser = Scripted(text, "What is it for?")
+    stream = WindowedStream(recogniser, None)
+    partial(stream, 2.0)
+    assert size_of(stream, 2.0 + grown_s) == StepSize(variant, pytest.approx(2.0 + grown_s))  # type: ignore[arg-type]
+    assert size_of(stream, 2.0 + grown_s, final=False).variant == ""
+    assert size_of(stream, 2.0 + grown_s, utterance=2).variant == ""
+    final(stream, 2.0 + grown_s)
+    assert recogniser.guards["recheck_failed"] == (variant == "recheck")
+
+
+@pytest.mark.parametrize(("grown_s", "variant"), [(0.2, "recheck"), (0.3, "")])
+def test_a_decode_at_work_counts_as_what_will_have_been_heard_last(grown_s: float, variant: str) -> None:
+    """If its sound is near enough, and of the same utterance."""
+    sizes: list[StepSize] = []
+
+    class Asked(Scripted):
+        def encode(self, audio: Samples, tail_s: float) -> str:
+            sizes.extend(size_of(stream, 2.0 + grown_s, utterance=utterance) for utterance in (1, 2))
+            return super().encode(audio, tail_s)
+
+    stream = WindowedStream(Asked("What is it?"), None)
+    partial(stream, 2.0)
+    assert [size.variant for size in sizes] == [variant, ""]
+
+
+def test_only_what_has_not_been_released_is_to_be_decoded() -> None:
+    stream = WindowedStream(Scripted("one"), None)
+    stream.decode(Window(1, 8_000, loud(1.0), seconds(2.0)), final=False, ctx=CTX)
+    assert size_of(stream, 2.0).units == pytest.approx(1.5)
+    assert size_of(stream, 2.0, utterance=2).units == pytest.approx(2.0)
 
 
 def test_a_rejected_hypothesis_is_not_looked_at_again() -> None:

@@ -46,9 +46,8 @@ class Outlook:
     """What is typical on a device: all that the decisions of a turn depend on, as plain values. Seconds of service,
     0 where nothing is known."""
 
-    final_s: float = 0.0
-    """Mean of a final decode."""
     final_bound_s: float = 0.0
+    """Of a final decode, whatever it finds to do."""
     reading_s: float = 0.0
     thinking_s: float = 0.0
     audio_s: float = 0.0
@@ -173,14 +172,18 @@ class Forecaster:
         bound_s = self._costs.bound_s(key, size) or 0.0
         return replace(work, load=load, bound_s=bound_s, remaining_s=remaining_s)
 
+    def mean_s(self, kind: WorkKind, load: Load) -> float | None:
+        """What such a chunk is expected to take; None while nothing of its key is known."""
+        return self._costs.mean_s(self.key(kind, load), _size(load))
+
     def outlook(self) -> Outlook:
         """What a turn that begins now is told."""
         costs, first = self._costs.snapshot().keys, self._sizes.get((WorkKind.SPEAK, "first"))
         audio = None if first is None else costs[first[0]]
+        finals = (self._bound_s(*place) for place in self._sizes if place[0] is WorkKind.FINAL)
         think = WorkKind.THINK
         return Outlook(
-            final_s=self._mean_s(WorkKind.FINAL),
-            final_bound_s=self._bound_s(WorkKind.FINAL),
+            final_bound_s=max(finals, default=0.0),
             reading_s=self._reading.value,
             thinking_s=self._thinking.value,
             audio_s=self._mean_s(WorkKind.SPEAK, "first"),

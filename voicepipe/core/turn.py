@@ -150,6 +150,15 @@ class Turns:
 
     # engines
 
+    def on_expected(self, work: Work, service_s: float, now: float) -> list[TurnCommand]:
+        """A decode was handed to the device, which knows by now what it has to do."""
+        turn = self._turn
+        if turn is None or work.turn != turn.number:
+            return []
+        if turn.utterance.on_expected(work, service_s, now):
+            self._predict(turn, now)
+        return []
+
     def on_transcript(
         self, work: Work, stable: str, tentative: str, upto: int, timing: Timing, now: float
     ) -> list[TurnCommand]:
@@ -421,10 +430,14 @@ class Turns:
         text = turn.utterance.text
         if text is not None:
             return commands + self._on_final(turn, text, now)
-        if self._settings.auto_reply:
-            left_s = self._outlook.final_s + self._outlook.left_s(Way())
-            turn.ledger.on_predicted(Stage.ASR, left_s, now)
+        self._predict(turn, now)
         return commands
+
+    def _predict(self, turn: Turn, now: float) -> None:
+        """The first content, where the final text is still to come and its decode is at the device."""
+        final_s = turn.utterance.final_left_s(now)
+        if final_s is not None and self._settings.auto_reply:
+            turn.ledger.on_predicted(Stage.ASR, final_s + self._outlook.left_s(Way()), now)
 
     def _on_final(self, turn: Turn, text: str, now: float) -> list[TurnCommand]:
         turn.ledger.on_asr_final(now)

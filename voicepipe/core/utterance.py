@@ -85,6 +85,16 @@ class Final:
     unneeded: tuple[Work, ...] = ()
 
 
+@dataclass(slots=True)
+class _Full:
+    """A full decode in flight."""
+
+    upto: int
+    """How far it hears."""
+    done_at: float | None = None
+    """When it will be done, if it has not to wait."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Heard:
     text: str
@@ -106,8 +116,7 @@ class Utterance:
         self.state = Speaking.SPEECH
         self._make_work = make_work
         self._settings = settings
-        self._fulls: dict[Work, int] = {}
-        """Full decodes in flight, and how far each hears."""
+        self._fulls: dict[Work, _Full] = {}
         self._final: Work | None = None
         """The one of them that will bring this pause's text."""
         self._last: _Heard | None = None
@@ -174,7 +183,7 @@ class Utterance:
         if self._last is not None and self._heard_all(self._last.upto, at):
             self.text = self._last.text
             return [Withdraw(work) for work in self._fulls]
-        self._final = next((work for work, upto in self._fulls.items() if self._heard_all(upto, at)), None)
+        self._final = next((work for work, full in self._fulls.items() if self._heard_all(full.upto, at)), None)
         if self._final is not None:
             return []
         commands = self._decode_fully(self._decoded_to if at is None else at, WorkClass.STARTED)
@@ -243,6 +252,14 @@ class Utterance:
             return Ahead(text, tuple(self._fulls))
         return self.show(stable, tentative)
 
+    def on_expected(self, work: Work, service_s: float, now: float) -> bool:
+        """A full decode was handed to the device just now, and is expected to take so long. Is it the one that the
+        pause waits for?"""
+        full = self._fulls.get(work)
+        if full is not None:
+            full.done_at = now + service_s
+        return full is not None and work == self._final
+
     def on_lost(self, work: Work) -> bool:
         """This decode will bring nothing. Was it the final that counts?"""
         if work == self._partial:
@@ -272,7 +289,7 @@ class Utterance:
         """Decodes that wait meanwhile are not needed; one that runs already goes on."""
         waiting = [Withdraw(work) for work in (self._partial, *self._fulls) if work is not None]
         work = self._make_work(WorkKind.FINAL, klass)
-        self._fulls[work] = upto
+        self._fulls[work] = _Full(upto)
         self._decoded_to = max(self._decoded_to, upto)
         return [*waiting, Submit(work)]
 
@@ -289,6 +306,12 @@ class Utterance:
     @property
     def awaiting_final(self) -> bool:
         return self._final is not None
+
+    def final_left_s(self, now: float) -> float | None:
+        """Expected service until the pause's text is known, as if none of it were waiting; None where none is
+        awaited or nothing is known of it."""
+        full = None if self._final is None else self._fulls.get(self._final)
+        return None if full is None or full.done_at is None else max(0.0, full.done_at - now)
 
     @property
     def upto(self) -> int:

@@ -48,10 +48,12 @@ class Context:
 class StepSize:
     """How much the next step has to do, as far as that is known before it runs: what its cost depends on."""
 
-    variant: Literal["prefill", "decode", "first", "later"]
+    variant: Literal["prefill", "decode", "first", "later", "recheck", ""]
+    """A "recheck" may find that what was heard last is all there was, or else decodes it anew; a recogniser's other
+    steps have no name."""
     units: float
     """Tokens that a "prefill" reads or a "decode" makes at most, those that are only tried included; characters
-    that a "first" piece begins to speak; samples of a "later" piece."""
+    that a "first" piece begins to speak; samples of a "later" piece; seconds of sound to recognise."""
     context: float = 0.0
     """Tokens that the model attends to beside them."""
 
@@ -100,6 +102,8 @@ class TurnModel(Protocol):
 
 # --- Asr -------------------------------------------------------------------------------------------------
 
+ASR_RATE_HZ = 16_000
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -111,6 +115,11 @@ class Window:
     samples: Samples
     speech_samples: int
     """How many of the utterance's samples the VAD called speech so far."""
+
+
+def whole_window(window: Window) -> StepSize:
+    """The size of a decode of all of it."""
+    return StepSize("", len(window.samples) / ASR_RATE_HZ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +154,11 @@ class AsrStream(Protocol):
 
     window_start: int
     """First sample that the next `decode` still needs. Read on the loop thread between chunks."""
+
+    def next_size(self, window: Window, *, final: bool) -> StepSize:
+        """Of a decode of this window. Read on the loop's thread, and quick; while a decode of the stream runs, too,
+        and then a guess at what that one will leave."""
+        ...
 
     def decode(self, window: Window, *, final: bool, ctx: Context) -> MaybeAwaitable[Transcript]: ...
 

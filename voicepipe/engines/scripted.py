@@ -26,6 +26,7 @@ from voicepipe.engines.base import (
     Transcript,
     TtsStep,
     Window,
+    whole_window,
 )
 from voicepipe.errors import EngineBusy
 
@@ -96,6 +97,9 @@ class ScriptedAsrStream:
         self._utterance = 0
         self._heard = -1
         self.window_start = 0
+
+    def next_size(self, window: Window, *, final: bool) -> StepSize:
+        return whole_window(window)
 
     def decode(self, window: Window, *, final: bool, ctx: Context) -> MaybeAwaitable[Transcript]:
         if window.utterance != self._utterance:
