@@ -231,6 +231,10 @@ class Device:
         else:
             release()
 
+    def has_waiting(self, kind: WorkKind) -> bool:
+        """Would a chunk of this kind have others beside it in the queues of its lane? Background does not count."""
+        return self._scheduler.has_waiting(kind)
+
     def snapshot(self) -> SchedulerSnapshot:
         return self._scheduler.snapshot()
 

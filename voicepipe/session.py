@@ -276,7 +276,8 @@ class Session:
         services = self._services
         now = self._clock()
         chunk = self._jobs.call(command, self._turns.span(), now)
-        work = services.forecaster.price(command.work, chunk.load, command.way)
+        others_wait = services.device.has_waiting(command.work.kind)
+        work = services.forecaster.price(command.work, chunk.load, command.way, others_wait=others_wait)
         if work.kind is core.WorkKind.FINAL:
             expected_s = services.forecaster.mean_s(work.kind, chunk.load)
             if expected_s is not None:

@@ -111,6 +111,21 @@ def test_a_recheck_is_expected_to_take_what_rechecks_take_and_is_kept_room_for_a
     assert one.outlook().final_bound_s == pytest.approx(max(bounds), rel=0.01)
 
 
+def test_a_decode_step_that_others_will_come_before_is_priced_apart() -> None:
+    """From the warm-up on, as one that follows its own kind; what it takes then teaches nothing about those."""
+    one = seeded()
+
+    def step(*, others_wait: bool) -> Work:
+        return one.price(work(WorkKind.THINK), DECODE, others_wait=others_wait)
+
+    assert step(others_wait=True).bound_s == step(others_wait=False).bound_s > 0.0
+    for _ in range(50):
+        one.on_chunk(step(others_wait=True), 0.04)
+        one.on_chunk(step(others_wait=False), 0.02)
+    assert step(others_wait=True).bound_s >= 0.04 > step(others_wait=False).bound_s
+    assert one.price(work(WorkKind.THINK), PREFILL, others_wait=True).load == PREFILL
+
+
 def test_what_had_nothing_to_do_is_not_learnt() -> None:
     """A piece of a clause that had been made before."""
     one = Forecaster()

@@ -602,3 +602,16 @@ def test_what_was_taken_back_leaves_nothing_behind() -> None:
     assert one.snapshot() == SchedulerSnapshot(
         {"main": LaneSnapshot(running=0, queued=0, served=1), "ears": LaneSnapshot(0, 0, 0)}
     )
+
+
+def test_what_waits_for_a_lane_can_be_asked() -> None:
+    """Not what runs, what waits for another lane, or what waits until nobody is expected."""
+    one = scheduler()
+    one.on_submit(work(1), 0.0)
+    one.on_submit(background(2), 0.0)
+    assert not one.has_waiting(WorkKind.THINK)
+    one.on_submit(work(3, WorkKind.PARTIAL, WorkClass.ASR), 0.0)
+    assert one.has_waiting(WorkKind.THINK) and one.has_waiting(WorkKind.FINAL)
+    assert not one.has_waiting(WorkKind.HEAR)
+    one.on_done(work(1), 0.1, 0.1)
+    assert not one.has_waiting(WorkKind.THINK)

@@ -55,7 +55,8 @@ class CostKey:
     model: str
     device: str
     variant: str = ""
-    """"prefill" or "decode" of a WARM or THINK, "first" or "later" piece of a SPEAK; else ""."""
+    """"prefill", "decode" or "cold-decode" of a WARM or THINK, "first" or "later" piece of a SPEAK, "recheck" of a
+    FINAL; else ""."""
 
 
 @dataclass(frozen=True, slots=True)

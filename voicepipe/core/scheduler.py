@@ -260,6 +260,11 @@ class Scheduler:
             commands += self._dispatch(lane, now)
         return commands
 
+    def has_waiting(self, kind: WorkKind) -> bool:
+        """Does anything wait for the lane of this kind? Background, which waits for slack, does not count."""
+        queues = self._lane_of[kind].queues
+        return any(queue for klass, queue in queues.items() if klass is not WorkClass.BACKGROUND)
+
     def snapshot(self) -> SchedulerSnapshot:
         lanes = {name: lane.snapshot() for name, lane in self._lanes.items()}
         return SchedulerSnapshot(lanes, len(self._reservations))
