@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from itertools import count, pairwise
 from typing import Any
 
@@ -15,7 +16,8 @@ from voicepipe.config import ScriptedConfig
 from voicepipe.core.cost import CostKey
 from voicepipe.core.events import Stage, TurnRecord, Work, WorkClass, WorkKind
 from voicepipe.core.forecast import Forecaster
-from voicepipe.engines.base import Engines
+from voicepipe.engines.base import Context, Engines, StepSize, Transcript, Window, whole_window
+from voicepipe.engines.scripted import ScriptedAsr
 from voicepipe.wire import messages as wire
 
 SCRIPT = ScriptedConfig(
@@ -25,14 +27,16 @@ SCRIPT = ScriptedConfig(
 """Too long for partials of 1.5 s to hold it all: replies are begun by final decodes."""
 
 
-def talked(turns: int, these: Engines | None = None) -> tuple[list[Work], list[TurnRecord], Forecaster]:
+def talked(
+    turns: int, these: Engines | None = None, speech_s: float = 1.5
+) -> tuple[list[Work], list[TurnRecord], Forecaster]:
     """(chunks, records, the forecaster) of a session of so many turns."""
     chunks: list[Work] = []
 
     async def script(caller: Caller) -> None:
         await caller.start()
         for _ in range(turns):
-            await caller.speak(1.5)
+            await caller.speak(speech_s)
             await caller.pause_until(wire.TurnEnded)
         await caller.end()
 
@@ -85,6 +89,54 @@ def test_a_turn_records_what_was_expected_at_its_boundaries() -> None:
         assert forecast.slack_s == pytest.approx(record.deadline - forecast.finish)
         if forecast.stage is not Stage.SEND:
             assert forecast.finish == pytest.approx(record.instants.audio, abs=0.012)
+
+
+class RecheckingAsr(ScriptedAsr):
+    """A final decode takes 100 ms, and 40 where the decode before it has heard all but so many samples."""
+
+    def __init__(self, config: ScriptedConfig, near: int) -> None:
+        super().__init__(config)
+        self.near = near
+
+    def open(self) -> Any:
+        return RecheckingStream(super().open(), self.near)
+
+
+class RecheckingStream:
+    window_start = 0
+
+    def __init__(self, inner: Any, near: int) -> None:
+        self._inner = inner
+        self._near = near
+        self._heard = (0, 0)
+
+    def next_size(self, window: Window, *, final: bool) -> StepSize:
+        utterance, end = self._heard
+        near = utterance == window.utterance and window.start + len(window.samples) - end <= self._near
+        return replace(whole_window(window), variant="recheck" if near and final else "")
+
+    async def decode(self, window: Window, *, final: bool, ctx: Context) -> Transcript:
+        service_s = 0.1 if final and not self.next_size(window, final=final).variant else 0.04
+        self._heard = window.utterance, window.start + len(window.samples)
+        await asyncio.sleep(service_s)
+        transcript: Transcript = await self._inner.decode(window, final=final, ctx=ctx)
+        return transcript
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@pytest.mark.parametrize(("near", "variant"), [(4_000, "recheck"), (-1, "")])
+def test_at_the_pause_a_decode_is_expected_to_take_what_its_kind_takes(near: int, variant: str) -> None:
+    """Where it has not to wait for the partial before it, to a few milliseconds."""
+    config = ScriptedConfig(asr_ms=0, transcripts=SCRIPT.transcripts, reply=SCRIPT.reply)
+    chunks, records, _ = talked(4, engines(config, asr=RecheckingAsr(config, near)), 1.54)
+    finals = [work for work in chunks if work.kind is WorkKind.FINAL]
+    assert {work.load.variant for work in finals if work.load is not None} == {variant}
+    for record in records[1:]:
+        first = record.forecasts[0]
+        assert first.stage is Stage.ASR
+        assert first.finish == pytest.approx(record.instants.audio, abs=0.005)
 
 
 def test_a_step_that_was_cut_off_teaches_no_short_service() -> None:
