@@ -99,7 +99,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
         {"event": SoftEnd(2048), "when": 1.25, "now": 1.5, "hearing": HEARING},
     ),
     "Turns.on_commit_asked": ({"now": 1.5, "hearing": None}, {"now": 1.5, "hearing": HEARING}),
-    "Turns.on_expected": ({"work": WORK, "service_s": 0.04, "now": 1.5},),
+    "Turns.on_expected": ({"work": WORK, "service_s": 0.04, "running": True, "now": 1.5},),
     "Turns.on_transcript": (
         {"work": WORK, "stable": "Grüße,", "tentative": "“☃”", "upto": 9, "timing": TIMING, "now": 1.5},
         {"work": WORK, "stable": "", "tentative": "", "upto": 0, "timing": LANE_TIMING, "now": 1.5},

@@ -41,6 +41,7 @@ OUTBOX_FRAMES = 512
 MAX_ATTEMPTS, MAX_ATTEMPTS_ELSEWHERE = 8, 3
 """Replies begun ahead of the commit, per turn: by a model of our own, which takes up where it was, and by one
 behind a URL."""
+_DECODES = (core.WorkKind.PARTIAL, core.WorkKind.FINAL)
 RELEASE_S = 2.0
 """How long the end of a session waits for its running chunk: the longest decode of a full window."""
 
@@ -274,21 +275,27 @@ class Session:
 
     def _submit(self, command: core.Submit) -> None:
         services = self._services
-        now = self._clock()
-        chunk = self._jobs.call(command, self._turns.span(), now)
+        chunk = self._jobs.call(command, self._turns.span(), self._clock())
         others_wait = services.device.has_waiting(command.work.kind)
         work = services.forecaster.price(command.work, chunk.load, command.way, others_wait=others_wait)
-        if work.kind is core.WorkKind.FINAL:
-            expected_s = services.forecaster.mean_s(work.kind, chunk.load)
+        expected_s = services.forecaster.mean_s(work.kind, chunk.load) if work.kind in _DECODES else None
+
+        def tell(*, running: bool) -> None:
             if expected_s is not None:
-                self._turns.on_expected(work, expected_s, now)
+                self._turns.on_expected(work, expected_s, running, self._clock())
+
+        def begin() -> None:
+            chunk.before()
+            tell(running=True)
+
+        tell(running=False)
         services.device.submit(
             work,
             chunk.call,
             blocking=chunk.blocks,
             answer=self._on_outcome,
             is_whole=is_whole,
-            before=chunk.before,
+            before=begin,
         )
 
     def _announce(self, command: core.TurnCommand) -> None:

@@ -1606,7 +1606,7 @@ def test_the_record_tells_what_was_expected_at_each_boundary() -> None:
     talk.speak(0.0)
     talk.voiced(1.0, 1.0)
     talk.soft_end(1.0)
-    assert talk.turns.on_expected(talk.asked[WorkKind.FINAL], 0.04, 1.0) == []
+    assert talk.turns.on_expected(talk.asked[WorkKind.FINAL], 0.04, False, 1.0) == []
     talk.hear("Hello there.", 1.02)
     talk.silence(0.096, 1.1)
     talk.think("Hi you. ", 1.2, last=True)
@@ -1627,32 +1627,49 @@ def forecasts(talk: Talk) -> list[tuple[Stage, float]]:
     return [(forecast.stage, round(forecast.finish, 6)) for forecast in ended.record.forecasts]
 
 
-def paused(*, ahead_s: float | None = None, final_s: float | None = None) -> Talk:
+def paused(*, ahead_s: float | None = None, final_s: float | None = None, running: bool = True) -> Talk:
     """Reading takes 50 ms, and audio 30. `ahead_s`: what a decode is expected to take that a lull has asked for
-    20 ms before the pause, and that has heard all; `final_s`: what one is that the pause asks for."""
+    20 ms before the pause, that has heard all, and that is `running` since; `final_s`: what one is expected to take
+    that the pause asks for."""
     talk = Talk(warm=False)
     talk.turns.on_outlook(Outlook(reading_s=0.05, audio_s=0.03))
     talk.speak(0.0)
     talk.voiced(0.45, 0.45)
     if ahead_s is not None:
         talk.told(Lull(round(0.98 * S), S), 1.0)
-        talk.turns.on_expected(talk.asked[WorkKind.FINAL], ahead_s, 1.0)
+        talk.turns.on_expected(talk.asked[WorkKind.FINAL], ahead_s, running, 1.0)
     talk.told(SoftEnd(S), 1.02)
     if final_s is not None:
-        talk.turns.on_expected(talk.asked[WorkKind.FINAL], final_s, 1.02)
+        talk.turns.on_expected(talk.asked[WorkKind.FINAL], final_s, False, 1.02)
     return talk
 
 
 def test_at_the_pause_a_decode_is_expected_to_take_what_it_has_to_do() -> None:
-    """Not what decodes take: a recheck is over long before."""
+    """Not what decodes take: a recheck is over long before. That it begins is no boundary."""
     assert forecasts(paused(final_s=0.04)) == [(Stage.ASR, 1.14)]
-    assert forecasts(paused(final_s=0.1)) == [(Stage.ASR, 1.2)]
+    slow = paused(final_s=0.1)
+    slow.turns.on_expected(slow.asked[WorkKind.FINAL], 0.1, True, 1.03)
+    assert forecasts(slow) == [(Stage.ASR, 1.2)]
 
 
 def test_a_decode_that_was_begun_in_the_lull_has_less_to_do_at_the_pause() -> None:
-    """And nothing, if it should have been done by then."""
+    """And nothing, if it should have been done by then; all of it, while it waits."""
     assert forecasts(paused(ahead_s=0.05)) == [(Stage.ASR, 1.13)]
     assert forecasts(paused(ahead_s=0.01)) == [(Stage.ASR, 1.1)]
+    assert forecasts(paused(ahead_s=0.05, running=False)) == [(Stage.ASR, 1.15)]
+
+
+def test_a_decode_at_work_before_the_final_one_comes_on_top() -> None:
+    """40 ms of the partial's 60 are left at the pause; one that waits is withdrawn, and is no work to come."""
+    for running, finish in ((True, 1.18), (False, 1.14)):
+        talk = Talk(warm=False)
+        talk.turns.on_outlook(Outlook(reading_s=0.05, audio_s=0.03))
+        talk.speak(0.0)
+        talk.voiced(1.0, 1.0)
+        talk.turns.on_expected(talk.asked[WorkKind.PARTIAL], 0.06, running, 1.0)
+        talk.told(SoftEnd(2 * S), 1.02)
+        talk.turns.on_expected(talk.asked[WorkKind.FINAL], 0.04, False, 1.02)
+        assert forecasts(talk) == [(Stage.ASR, finish)]
 
 
 def test_what_nobody_has_priced_is_not_foreseen() -> None:
@@ -1662,7 +1679,7 @@ def test_what_nobody_has_priced_is_not_foreseen() -> None:
 def test_what_is_expected_of_other_decodes_is_no_news() -> None:
     """Of one that nobody waits for, and of a turn that is over."""
     talk = paused(final_s=0.04)
-    talk.turns.on_expected(replace(talk.asked[WorkKind.FINAL], id=99), 5.0, 1.02)
-    talk.turns.on_expected(replace(talk.asked[WorkKind.FINAL], turn=7), 5.0, 1.02)
+    talk.turns.on_expected(replace(talk.asked[WorkKind.FINAL], id=99), 5.0, False, 1.02)
+    talk.turns.on_expected(replace(talk.asked[WorkKind.FINAL], turn=7), 5.0, False, 1.02)
     assert forecasts(talk) == [(Stage.ASR, 1.14)]
-    assert talk.turns.on_expected(talk.asked[WorkKind.FINAL], 5.0, 9.0) == []
+    assert talk.turns.on_expected(talk.asked[WorkKind.FINAL], 5.0, False, 9.0) == []

@@ -150,12 +150,12 @@ class Turns:
 
     # engines
 
-    def on_expected(self, work: Work, service_s: float, now: float) -> list[TurnCommand]:
-        """A decode was handed to the device, which knows by now what it has to do."""
+    def on_expected(self, work: Work, service_s: float, running: bool, now: float) -> list[TurnCommand]:
+        """A decode was handed to the device, and what it has to do is known by now; or it begins to run."""
         turn = self._turn
         if turn is None or work.turn != turn.number:
             return []
-        if turn.utterance.on_expected(work, service_s, now):
+        if turn.utterance.on_expected(work, service_s, now, running=running) and not running:
             self._predict(turn, now)
         return []
 

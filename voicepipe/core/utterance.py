@@ -85,14 +85,16 @@ class Final:
     unneeded: tuple[Work, ...] = ()
 
 
-@dataclass(slots=True)
-class _Full:
-    """A full decode in flight."""
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """Of a decode in flight."""
 
-    upto: int
-    """How far it hears."""
-    done_at: float | None = None
-    """When it will be done, if it has not to wait."""
+    service_s: float
+    began: float | None
+    """None while it waits."""
+
+    def left_s(self, now: float) -> float:
+        return self.service_s if self.began is None else max(0.0, self.began + self.service_s - now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,10 @@ class Utterance:
         self.state = Speaking.SPEECH
         self._make_work = make_work
         self._settings = settings
-        self._fulls: dict[Work, _Full] = {}
+        self._fulls: dict[Work, int] = {}
+        """Full decodes in flight, and how far each hears."""
+        self._expected: dict[Work, _Expected] = {}
+        """Of decodes in flight."""
         self._final: Work | None = None
         """The one of them that will bring this pause's text."""
         self._last: _Heard | None = None
@@ -183,7 +188,7 @@ class Utterance:
         if self._last is not None and self._heard_all(self._last.upto, at):
             self.text = self._last.text
             return [Withdraw(work) for work in self._fulls]
-        self._final = next((work for work, full in self._fulls.items() if self._heard_all(full.upto, at)), None)
+        self._final = next((work for work, upto in self._fulls.items() if self._heard_all(upto, at)), None)
         if self._final is not None:
             return []
         commands = self._decode_fully(self._decoded_to if at is None else at, WorkClass.STARTED)
@@ -229,6 +234,7 @@ class Utterance:
     def on_transcript(self, work: Work, stable: str, tentative: str, upto: int) -> Partial | Ahead | Final | None:
         """What there is to tell; None for a repetition and for what is out of date. `upto`: what was said up to
         there is in it; 0 where that is not known."""
+        self._expected.pop(work, None)
         if work == self._partial:
             self._partial = None
         full = self._fulls.pop(work, None) is not None
@@ -252,16 +258,17 @@ class Utterance:
             return Ahead(text, tuple(self._fulls))
         return self.show(stable, tentative)
 
-    def on_expected(self, work: Work, service_s: float, now: float) -> bool:
-        """A full decode was handed to the device just now, and is expected to take so long. Is it the one that the
-        pause waits for?"""
-        full = self._fulls.get(work)
-        if full is not None:
-            full.done_at = now + service_s
-        return full is not None and work == self._final
+    def on_expected(self, work: Work, service_s: float, now: float, *, running: bool) -> bool:
+        """A decode was handed to the device just now, or begins to run, and is expected to take so long. Is it the
+        one that the pause waits for?"""
+        if work != self._partial and work not in self._fulls:
+            return False
+        self._expected[work] = _Expected(service_s, now if running else None)
+        return work == self._final
 
     def on_lost(self, work: Work) -> bool:
         """This decode will bring nothing. Was it the final that counts?"""
+        self._expected.pop(work, None)
         if work == self._partial:
             self._partial = None  # the next one, or the final, will do
         self._fulls.pop(work, None)
@@ -289,7 +296,7 @@ class Utterance:
         """Decodes that wait meanwhile are not needed; one that runs already goes on."""
         waiting = [Withdraw(work) for work in (self._partial, *self._fulls) if work is not None]
         work = self._make_work(WorkKind.FINAL, klass)
-        self._fulls[work] = _Full(upto)
+        self._fulls[work] = upto
         self._decoded_to = max(self._decoded_to, upto)
         return [*waiting, Submit(work)]
 
@@ -308,10 +315,12 @@ class Utterance:
         return self._final is not None
 
     def final_left_s(self, now: float) -> float | None:
-        """Expected service until the pause's text is known, as if none of it were waiting; None where none is
-        awaited or nothing is known of it."""
-        full = None if self._final is None else self._fulls.get(self._final)
-        return None if full is None or full.done_at is None else max(0.0, full.done_at - now)
+        """Expected service until the pause's text is known: of its decode, and of one that is at work before it.
+        None where no decode is awaited or nothing is known of it."""
+        if self._final is None or self._final not in self._expected:
+            return None
+        ahead = [one for work, one in self._expected.items() if work != self._final and one.began is not None]
+        return sum(one.left_s(now) for one in (*ahead, self._expected[self._final]))
 
     @property
     def upto(self) -> int:
