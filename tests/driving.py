@@ -149,6 +149,11 @@ class ListeningLlm(ScriptedLlm):
         self.prompts.append(tuple((message.role, message.content) for message in prompt.messages))
         return super().generation(prompt)
 
+    @property
+    def asked(self) -> tuple[tuple[str, str], ...]:
+        """The newest prompt that was more than reading ahead."""
+        return next(prompt for prompt in reversed(self.prompts) if prompt[-1] != ("user", ""))
+
 
 class DictatedAsr:
     """Hears in the n-th final decode of an utterance the n-th of its texts, then the last of them for good.

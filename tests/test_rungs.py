@@ -164,7 +164,7 @@ def test_who_is_cut_off_before_the_content_has_heard_no_word() -> None:
     caller = call(script, engines(SLOW, llm=llm), ON, known={**KNOWN, "clause_s": 0.8})
     assert caller.verdicts[0] == "interrupted" and caller.records[0].felt_estimate_s is None
     assert caller.of(wire.ReplyInterrupted)[0].heard_ms == 200
-    assert [role for role, _ in llm.prompts[-1]] == ["system", "user", "user"]
+    assert [role for role, _ in llm.asked] == ["system", "user", "user"]
 
 
 def test_who_goes_on_is_not_talked_over() -> None:
@@ -274,7 +274,7 @@ def test_what_was_said_is_corrected_after_the_reply_has_been_made() -> None:
     assert [final.turn for final in caller.of(wire.TranscriptFinal)] == [1, 1, 2]
     assert caller.verdicts == ["met", "missed"] or caller.verdicts == ["met", "met"]
     assert caller.text(1) == QUICK.reply
-    assert llm.prompts[-1][1:] == (("user", SECOND[0]), ("assistant", QUICK.reply), ("user", "Please."))
+    assert llm.asked[1:] == (("user", SECOND[0]), ("assistant", QUICK.reply), ("user", "Please."))
     assert caller.house.observer.corrections == 1
 
 

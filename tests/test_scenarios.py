@@ -186,7 +186,7 @@ def test_s14_speech_that_goes_on_while_the_reply_is_thought_out_is_merged() -> N
     caller = call(script, engines(config, asr=asr, llm=llm))
     assert len(caller.of(wire.TurnReopened)) == 1
     assert caller.of(wire.TranscriptFinal)[-1].text == "Tell me about cats."
-    assert llm.prompts[-1][1:] == (("user", "Tell me about cats."),)
+    assert llm.asked[1:] == (("user", "Tell me about cats."),)
     assert caller.text(3) == "Yes."
 
 
@@ -231,7 +231,7 @@ def test_s20_the_history_holds_the_words_that_were_heard() -> None:
         await caller.end()
 
     call(script, engines(LONG, llm=llm))
-    role, said = llm.prompts[-1][2]
+    role, said = llm.asked[2]
     assert role == "assistant"
     assert said.endswith(" …")
     words = said.removesuffix(" …").split()
@@ -257,7 +257,7 @@ def test_s22_without_a_playback_report_the_pacing_clock_says_what_was_heard(repo
 
     caller = call(script, engines(LONG, llm=llm))
     assert 1500 < caller.of(wire.ReplyInterrupted)[0].heard_ms < 2000
-    assert llm.prompts[-1][2] == ("assistant", "This is a long reply. It …")
+    assert llm.asked[2] == ("assistant", "This is a long reply. It …")
 
 
 def test_s23_nothing_of_a_reply_that_was_not_sent_enters_the_history() -> None:
@@ -275,7 +275,7 @@ def test_s23_nothing_of_a_reply_that_was_not_sent_enters_the_history() -> None:
         await caller.end()
 
     call(script, engines(config, llm=llm))
-    assert llm.prompts[-1][1:] == (("user", "Hello."), ("user", "And?"))
+    assert llm.asked[1:] == (("user", "Hello."), ("user", "And?"))
 
 
 def test_s25_speech_while_nothing_plays_truncates_nothing() -> None:
@@ -293,7 +293,7 @@ def test_s25_speech_while_nothing_plays_truncates_nothing() -> None:
 
     caller = call(script, engines(LONG, llm=llm))
     assert not caller.of(wire.ReplyInterrupted)
-    assert llm.prompts[-1][2] == ("assistant", LONG.reply)
+    assert llm.asked[2] == ("assistant", LONG.reply)
 
 
 def test_s26_humming_is_an_empty_turn_within_a_second() -> None:
@@ -732,7 +732,7 @@ def test_s137_a_long_conversation_keeps_a_bounded_history() -> None:
 
     call(script, engines(SHORT, llm=llm))
     assert max(len(prompt) for prompt in llm.prompts) <= 1 + 200 + 1
-    assert llm.prompts[-1][-1] == ("user", "Number 149.")
+    assert llm.asked[-1] == ("user", "Number 149.")
 
 
 @pytest.mark.parametrize("stage", ["asr", "tts"])

@@ -123,7 +123,7 @@ def test_turns_follow_each_other() -> None:
     assert [final.text for final in caller.of(wire.TranscriptFinal)] == ["One.", "Two.", "Three."]
     assert [committed.epoch for committed in caller.of(wire.TurnCommitted)] == [1, 2, 3]
     assert caller.verdicts == ["met"] * 3
-    assert llm.prompts[-1][1:] == (
+    assert llm.asked[1:] == (
         ("user", "One."),
         ("assistant", "Yes."),
         ("user", "Two."),
@@ -133,7 +133,7 @@ def test_turns_follow_each_other() -> None:
 
 
 def test_the_reply_begins_on_a_prefix_that_has_been_read() -> None:
-    """Instructions at the start, history at each onset: what comes before the user's words."""
+    """Instructions at the start, history after each turn and at each onset: what comes before the user's words."""
     llm = ListeningLlm(SHORT, 1)
 
     async def script(caller: Caller) -> None:
@@ -147,6 +147,7 @@ def test_the_reply_begins_on_a_prefix_that_has_been_read() -> None:
         (("system", "Be brief."), ("user", "")),
         (("system", "Be brief."), ("user", "")),
         (("system", "Be brief."), ("user", "One.")),
+        (("system", "Be brief."), ("user", "One."), ("assistant", "Yes."), ("user", "")),
     ]
 
 
@@ -192,7 +193,7 @@ def test_a_reply_can_be_asked_for() -> None:
 
     caller = call(script, engines(SHORT, llm=llm))
     assert caller.verdicts == ["met"]
-    assert llm.prompts[-1] == (("system", "Be brief."), ("user", "Earlier."))
+    assert llm.asked == (("system", "Be brief."), ("user", "Earlier."))
     assert not caller.of(wire.TranscriptFinal)
 
 
@@ -215,7 +216,7 @@ def test_a_cancelled_reply_stops_at_once() -> None:
     (interrupted,) = caller.of(wire.ReplyInterrupted)
     assert 1400 < interrupted.heard_ms < 1600
     assert caller.verdicts == ["met"]
-    assert llm.prompts[-1][2:] == (
+    assert llm.asked[2:] == (
         ("assistant", "This is a scripted reply. …"),
         ("user", "And?"),
     )
@@ -392,7 +393,7 @@ def test_a_barge_in_stops_the_reply_and_is_the_next_turn() -> None:
     assert caller.verdicts == ["met", "met"]
     (interrupted,) = caller.of(wire.ReplyInterrupted)
     assert (interrupted.turn, interrupted.epoch) == (1, 1)
-    history = llm.prompts[-1]
+    history = llm.asked
     assert history[2] == ("assistant", "This is a scripted reply. …")
     assert history[3] == ("user", "How long should I boil an egg?")
 
@@ -417,7 +418,7 @@ def test_speech_shortly_after_the_commit_takes_it_back() -> None:
     assert [(c.turn, c.epoch) for c in caller.of(wire.TurnCommitted)] == [(1, 1), (1, 3)]
     assert caller.verdicts == ["met"]
     assert len(caller.of(wire.SpeechStarted)) == 1
-    assert llm.prompts[-1][1:] == (("user", "Tell me about cats."),)
+    assert llm.asked[1:] == (("user", "Tell me about cats."),)
     assert caller.records[0].reopened == 1
 
 

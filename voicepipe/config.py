@@ -100,6 +100,9 @@ class EnginesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     catastrophic, not slow."""
     context_tokens: Annotated[int, Meta(ge=256, le=1_048_576)] = 2048
     """Context of each session's slot, in tokens."""
+    memory_tokens: Annotated[int, Meta(ge=64, le=1_048_576)] = 512
+    """Of what was said before the newest message, so much is shown to the embedded model, and half of it once there
+    is more. Looking back costs time: on two cores 250 more tokens make a turn some 20 ms later."""
     scripted: ScriptedConfig = ScriptedConfig()
 
 

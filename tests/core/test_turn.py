@@ -682,8 +682,11 @@ def test_a_whole_reply_enters_the_history_when_it_has_been_heard() -> None:
     talk = Talk().until_replying()
     said = talk.wait(5.0)
     assert ReplyDone(1, 1, 2000) in said
-    assert kinds(said)[-1] == "TurnEnded"
+    assert kinds(said)[-2:] == ["TurnEnded", "WARM"]
     assert talk.history == [("user", "Hello there."), ("assistant", "One two. Three four.")]
+    read = said[-1]
+    assert isinstance(read, Submit) and isinstance(read.task, Think)
+    assert [line.text for line in read.task.lines[1:]] == ["Hello there.", "One two. Three four.", ""]
     assert talk.phase is Phase.ENDED
     assert talk.turns.next_deadline() is None
 
@@ -708,7 +711,7 @@ def test_a_late_reply_is_answered_and_carries_its_verdict() -> None:
 def test_a_playback_report_can_end_the_turn() -> None:
     """The client has played all of it before the estimate says so."""
     talk = Talk().until_replying(0.4)
-    assert kinds(talk.do(talk.turns.on_report(1, 400, 1.3))) == ["TurnEnded"]
+    assert kinds(talk.do(talk.turns.on_report(1, 400, 1.3))) == ["TurnEnded", "WARM"]
 
 
 def test_a_client_that_plays_late_was_answered_late() -> None:

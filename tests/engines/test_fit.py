@@ -53,6 +53,17 @@ def letters(count: int) -> str:
     return "".join(f"{i:03}" for i in range(count // 3 + 1))[:count]
 
 
+def test_the_oldest_turns_are_forgotten_before_the_next_one_begins() -> None:
+    """Half of the memory goes at once, where the turns before the newest message exceed it; however long that one
+    is, and however much the context would hold. The cut stays where it is."""
+    fitter = Fitter(Characters(), CONTEXT, memory=45)
+    system, asked = said("system", "Be brief."), said("user", letters(90))
+    turns = [said("user" if i % 2 == 0 else "assistant", f"{i}{i}") for i in range(6)]
+    assert shown(system, *turns[:4], asked, fitter=fitter)[1:] == ["00", "11", "22", "33", letters(90)]
+    assert shown(system, *turns[:6], asked, fitter=fitter)[1:] == ["44", "55", letters(90)]
+    assert shown(system, *turns[:6], asked, fitter=fitter)[1:] == ["44", "55", letters(90)]
+
+
 def test_what_fits_is_left_alone() -> None:
     """To the last token."""
     room = CONTEXT - 32 - OPENING - 2 * MARKUP

@@ -130,7 +130,7 @@ def begun(model: Model, heard: str = "what is it") -> Slot:
     return slot
 
 
-ROOMY = Limits(context=200, prefill=64, decode=2)
+ROOMY = Limits(context=200, memory=200, prefill=64, decode=2)
 
 
 def test_a_guess_that_is_right_comes_in_the_step_that_reads_the_prompt() -> None:

@@ -692,4 +692,5 @@ class Turns:
         if reply.silent:
             return commands + self._fail(turn, "empty_reply", Stage.LLM, now)
         self.on_line(Line("assistant", reply.playout.text()))
-        return commands + self._end(turn, now)
+        commands += self._end(turn, now)
+        return commands if self._turn is not turn else commands + self._read()

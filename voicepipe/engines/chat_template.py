@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NoReturn
 
 from jinja2 import TemplateError
@@ -57,6 +58,13 @@ class ChatTemplate:
             return self._render([merged, *plain[2:]])
         except TemplateError as error:
             raise EngineError(_REFUSED) from error
+
+    def parts(self, messages: Sequence[ChatMessage]) -> list[str]:
+        """The same text, cut before every control token. No token of a model reaches beyond one, so that what is
+        the same in two prompts is the same tokens, part by part. Raises EngineError."""
+        text = self.render(messages)
+        begins = [0, *(mark.start() for mark in self._control.finditer(text) if mark.start()), len(text)]
+        return [text[begin:end] for begin, end in pairwise(begins)]
 
     def neutral(self, text: str) -> str:
         """`text` without any control token's spelling, also where taking one out would make another."""

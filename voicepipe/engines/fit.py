@@ -1,21 +1,24 @@
-"""What of a conversation a model of limited context is shown, so that every turn can be answered.
+"""What of a conversation a model of limited context is shown, so that every turn can be answered in time.
 
 In this order, and each only as far as it must:
 
-1. the oldest turns go, and what is kept begins with a user message;
+1. the oldest turns go, and what is kept begins with a user message: where those before the newest message take
+   more than `memory`, because each step takes longer the more it looks back on, or where the prompt does not fit;
 2. where the system messages and the newest message alone do not fit, the system messages keep their beginning,
    three eighths of the context at most;
 3. the newest message keeps its end, which is where a question usually stands.
 
 Whatever is computed for one prompt is reused for the next as far as both begin alike, so every cut stays where it
-is while the conversation, or a message that is still being spoken, grows: turns go by half of the room at once,
-the beginning of a message in steps, and the system messages are cut to the same length for every prompt.
+is while the conversation, or a message that is still being spoken, grows: turns go by half at once, the beginning
+of a message in steps, and the system messages are cut to the same length for every prompt. The newest message does
+not count for `memory`, so that this cut comes between two turns, where there is time to read again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Protocol
 
 from voicepipe.engines.base import ChatMessage, Prompt
@@ -43,11 +46,14 @@ class Tokens(Protocol):
 
 
 class Fitter:
-    """For one conversation. `context` is in tokens, the reply's included."""
+    """For one conversation. `context` is in tokens, the reply's included; `memory` as well, without the system
+    messages: by default all that fits."""
 
-    def __init__(self, tokens: Tokens, context: int) -> None:
+    def __init__(self, tokens: Tokens, context: int, memory: int | None = None) -> None:
         self._tokens = tokens
         self._context = context
+        self._memory = context if memory is None else memory
+        self._size = lru_cache(2 * context)(lambda text: len(tokens.split(text)))
         self._system_max = 3 * context // 8
         self._step = max(1, context // 16)
         self._anchor: tuple[int, ChatMessage] | None = None
@@ -61,7 +67,7 @@ class Fitter:
         room = self._context - min(prompt.max_tokens, self._context // 2)
         count = next((i for i, m in enumerate(prompt.messages) if m.role != "system"), len(prompt.messages))
         system, turns = prompt.messages[:count], prompt.messages[count:]
-        start = self._first(turns)
+        start = self._forget(turns, self._first(turns))
         tokens = self._tokens.encode(system + turns[start:])
         if len(tokens) <= room:
             return tokens
@@ -88,11 +94,22 @@ class Fitter:
         index, message = self._anchor
         return index if index < len(turns) and turns[index] == message else 0
 
+    def _forget(self, turns: Sequence[ChatMessage], start: int) -> int:
+        sizes = [self._size(turn.content) + _MESSAGE_TOKENS for turn in turns[:-1]]
+        past = sum(sizes[start:])
+        if past <= self._memory:
+            return start
+        while start < len(sizes) and (past > self._memory // 2 or turns[start].role != "user"):
+            past -= sizes[start]
+            start += 1
+        self._anchor = (start, turns[start])
+        return start
+
     def _cut_turns(self, turns: Sequence[ChatMessage], start: int, share: float) -> int:
         """Index of the first turn to keep so that `share` of the prompt goes, if there is as much."""
         # Shares, because a message costs more than its content: the template adds its own tokens.
         last = len(turns) - 1
-        sizes = [len(self._tokens.split(turn.content)) for turn in turns]
+        sizes = [self._size(turn.content) for turn in turns]
         excess = share * sum(sizes[start:])
         while start < last and (excess > 0 or turns[start].role != "user"):
             excess -= sizes[start]

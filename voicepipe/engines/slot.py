@@ -35,6 +35,8 @@ class Limits:
     """Sizes in tokens; `context` is one slot's."""
 
     context: int
+    memory: int
+    """Of what was said before the newest message."""
     prefill: int
     """Evaluated at a time, at most."""
     decode: int
@@ -76,7 +78,7 @@ class Slot:
         """Number of the generation that may compute. None has it after a cancel or a close."""
         self._sampling = sampling
         self._free: list[int] | None = free
-        self._fitter = Fitter(runtime, runtime.limits.context)
+        self._fitter = Fitter(runtime, runtime.limits.context, runtime.limits.memory)
         self._conversation: tuple[ChatMessage, ...] = ()
         self._began: list[int] = []
         """How the last unfinished reply to `_conversation` and some newest message began."""

@@ -134,7 +134,13 @@ def _llm(config: EnginesConfig, model: Path | str, sessions: int, api_key: str |
         )
     from voicepipe.engines.llamacpp import LlamaCpp
 
-    return LlamaCpp(model, slots=sessions, context_tokens=config.context_tokens, threads=config.threads)
+    return LlamaCpp(
+        model,
+        slots=sessions,
+        context_tokens=config.context_tokens,
+        memory_tokens=config.memory_tokens,
+        threads=config.threads,
+    )
 
 
 def _tts(config: EnginesConfig, voice: Path | str) -> Tts:
