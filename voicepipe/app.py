@@ -6,17 +6,20 @@ import asyncio
 import gc
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
 from voicepipe.acknowledgements import render
+from voicepipe.background import TextService
 from voicepipe.config import Config
 from voicepipe.connection import Connection
 from voicepipe.core.admission import Grant
+from voicepipe.core.background import NO_LIMIT_S, TextSettings
 from voicepipe.core.blame import shares_of
 from voicepipe.core.demand import Demand, Expected, shared_kinds
 from voicepipe.core.endpoint import RATE_HZ
@@ -27,11 +30,11 @@ from voicepipe.core.outcomes import observe as observe_turn
 from voicepipe.core.overload import Overload
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.policies import DeadlinePolicy
-from voicepipe.core.scheduler import Scheduler
+from voicepipe.core.scheduler import Pool, Scheduler
 from voicepipe.core.turn import Turns
 from voicepipe.core.turn_state import DOWNLINK_S
 from voicepipe.device import Device
-from voicepipe.engines.base import Engines
+from voicepipe.engines.base import Engines, TextPool
 from voicepipe.engines.table import plan
 from voicepipe.entrance import make_admission, make_policy, overload_settings
 from voicepipe.gate import AccessRules
@@ -65,6 +68,8 @@ class Serving:
     """Runs a blocking engine call on the device's thread, outside any session."""
     demand: Demand
     """What sessions ask of the device, as admission sees it."""
+    texts: TextService | None = None
+    """Makes texts that nobody waits to hear; None where the model has no slots for them."""
 
 
 def achievable_ms(warm: WarmUp, config: Config, vad_lag_s: float) -> float:
@@ -137,6 +142,7 @@ async def serving(
     def on_record(session: str, record: TurnRecord) -> None:
         demand.on_turn(session, record)
         server.lobby.on_turn(observe_turn(record))
+        metrics.turn_blocked(record.background_s)
         for recorder in recorders.observers:
             recorder.on_record(session, record)
 
@@ -166,7 +172,7 @@ async def serving(
     async with server:
         on_listening(server.port)
         clock = asyncio.get_running_loop().time
-        make_scheduler = Scheduler if tape is None else tape.scheduler
+        make_scheduler = partial(Scheduler if tape is None else tape.scheduler, pool=Pool(config.engines.llm_pool))
         async with Device(
             placement, where.lanes, observe=observe, learn=learn, make_scheduler=make_scheduler
         ) as device:
@@ -210,12 +216,27 @@ async def serving(
                         make_turns=Turns if tape is None else tape.turns,
                     )
                 )
-                try:
-                    yield Serving(server, engines, warm, warmed_s, forecaster, expected_ms, on_thread, demand)
-                finally:
-                    await server.stop(config.limits.grace_s)
+                async with AsyncExitStack() as stack:
+                    writer = None
+                    if engines.texts is not None:
+                        settings = text_settings(config, engines.texts)
+                        service = TextService(engines.texts, device, forecaster, metrics, settings)
+                        writer = await stack.enter_async_context(service)
+                    try:
+                        yield Serving(
+                            server, engines, warm, warmed_s, forecaster, expected_ms, on_thread, demand, writer
+                        )
+                    finally:
+                        await server.stop(config.limits.grace_s)
             finally:
                 await engines.llm.aclose()
+
+
+def text_settings(config: Config, pool: TextPool) -> TextSettings:
+    """Where background does not wait for slack, its chunks are as large as the engine takes them."""
+    in_slack = Pool(config.engines.llm_pool) is Pool.DEDICATED
+    settings = TextSettings(pool.name, pool.slots, config.limits.max_waiting_texts)
+    return settings if in_slack else replace(settings, longest_s=NO_LIMIT_S)
 
 
 def _server_settings(
