@@ -223,6 +223,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "webfiles",
         "wire.*",
     ),
+    "api": ("background", "engines.base", "errors", "gate", "wire", "wire.chat"),
+    "listener": ("api", "background", "errors", "gate"),
     "sim": (),
     "sim.*": ("sim.*", "core.*", "engines.simulated", "engines.scripted", "config", "errors"),
     # on top: puts everything together
@@ -265,6 +267,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "cli": (
         "voicepipe",
+        "api",
+        "listener",
         "app",
         "audio",
         "config",
@@ -339,7 +343,9 @@ AT_HOME_IN: dict[str, set[str]] = {
     "prometheus_client": {"metrics", "app"},
     "websockets": {"server", "transport", "voicepipe_client.client", "voicepipe_client.opening"},
     "random": {"app"},
-    "time": {"engines.scripted", "engines.llamacpp"},
+    "time": {"engines.scripted", "engines.llamacpp", "api"},
+    "starlette": {"api"},
+    "uvicorn": {"listener"},
 }
 """Third-party and impure packages, and the only modules that may import them."""
 

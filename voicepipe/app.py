@@ -6,11 +6,11 @@ import asyncio
 import gc
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -37,7 +37,7 @@ from voicepipe.device import Device
 from voicepipe.engines.base import Engines, TextPool
 from voicepipe.engines.table import plan
 from voicepipe.entrance import make_admission, make_policy, overload_settings
-from voicepipe.gate import AccessRules
+from voicepipe.gate import AccessRules, Gate
 from voicepipe.meter import OnThread
 from voicepipe.metrics import Metrics
 from voicepipe.pages import Readiness
@@ -70,6 +70,19 @@ class Serving:
     """What sessions ask of the device, as admission sees it."""
     texts: TextService | None = None
     """Makes texts that nobody waits to hear; None where the model has no slots for them."""
+
+    async def stop(self, grace_s: float) -> None:
+        """Drain sessions and texts; a second call may cut that short (see `VoiceServer.stop`)."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.server.stop(grace_s))
+            if self.texts is not None:
+                group.create_task(self.texts.drain(grace_s))
+
+
+class Api(Protocol):
+    """A second door, to texts."""
+
+    def serving(self, service: TextService, gate: Gate) -> AbstractAsyncContextManager[None]: ...
 
 
 def achievable_ms(warm: WarmUp, config: Config, vad_lag_s: float) -> float:
@@ -104,10 +117,12 @@ async def serving(
     web_files: Path | None = None,
     on_listening: Callable[[int], None] = lambda port: None,
     recorders: Recorders | None = None,
+    api: Api | None = None,
 ) -> AsyncIterator[Serving]:
     """Listen, load, warm up, and serve while the block runs. Leaving it drains. `tokens` may be a mapping to the
     names under which quotas know them. `recorders` are told of every chunk
-    and every turn, and of what core decides on; they may be closed after it.
+    and every turn, and of what core decides on; they may be closed after it. `api` is open as long as there are
+    engines with slots for texts.
 
     Raises PortInUse before anything is loaded, then whatever `load` raises.
     """
@@ -222,12 +237,16 @@ async def serving(
                         settings = text_settings(config, engines.texts)
                         service = TextService(engines.texts, device, forecaster, metrics, settings)
                         writer = await stack.enter_async_context(service)
+                        if api is not None:
+                            gate = Gate(_access(config, tokens))
+                            await stack.enter_async_context(api.serving(service, gate))
+                    served = Serving(
+                        server, engines, warm, warmed_s, forecaster, expected_ms, on_thread, demand, writer
+                    )
                     try:
-                        yield Serving(
-                            server, engines, warm, warmed_s, forecaster, expected_ms, on_thread, demand, writer
-                        )
+                        yield served
                     finally:
-                        await server.stop(config.limits.grace_s)
+                        await served.stop(config.limits.grace_s)
             finally:
                 await engines.llm.aclose()
 
@@ -246,15 +265,21 @@ def _server_settings(
     return ServerSettings(
         host=config.host,
         port=config.port,
-        access=AccessRules(
-            origins=frozenset(config.origins),
-            tokens=frozenset(tokens),
-            token_names=tokens if isinstance(tokens, Mapping) else {},
-            metrics_public=config.metrics_public,
-            max_connections=limits.max_connections,
-            max_connections_per_address=limits.max_connections_per_address,
-        ),
+        access=_access(config, tokens),
         web_files=web_files,
         send_timeout_s=limits.send_timeout_s,
         grace_s=limits.grace_s,
+    )
+
+
+def _access(config: Config, tokens: frozenset[str] | Mapping[str, str]) -> AccessRules:
+    """The same at both doors."""
+    limits = config.limits
+    return AccessRules(
+        origins=frozenset(config.origins),
+        tokens=frozenset(tokens),
+        token_names=tokens if isinstance(tokens, Mapping) else {},
+        metrics_public=config.metrics_public,
+        max_connections=limits.max_connections,
+        max_connections_per_address=limits.max_connections_per_address,
     )

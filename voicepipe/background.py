@@ -115,6 +115,7 @@ class TextService:
         self._units = 0
         """Size of the chunk that runs, as the scheduler chose it."""
         self._draining = False
+        self._grace: asyncio.Timeout | None = None
         self._ended = False
         """The device is told no more."""
         self._empty = asyncio.Event()
@@ -127,8 +128,7 @@ class TextService:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._draining = self._ended = True
-        for stream in self._streams.values():
-            stream.fail(EngineUnavailable("the server goes away"))
+        self._cut_off()
         self._device.leave(core.SESSION, self._release)
 
     @property
@@ -143,13 +143,28 @@ class TextService:
         return self._core.snapshot()
 
     async def drain(self, grace_s: float) -> None:
-        """Take no more texts, and give those that run so long."""
+        """Take no more texts, give those that run so long, and then let them fail. A second call ends the first
+        one's grace, if its own ends sooner."""
         self._draining = True
+        deadline = self._now() + grace_s
+        if self._grace is not None:
+            at = self._grace.when()
+            if at is not None and deadline < at:
+                self._grace.reschedule(deadline)
+            await self._empty.wait()
+            return
         try:
-            async with asyncio.timeout(grace_s):
+            async with asyncio.timeout_at(deadline) as self._grace:
                 await self._empty.wait()
         except TimeoutError:
             log.info("drain: %d texts are cut off", len(self._streams))
+            self._cut_off()
+        finally:
+            self._grace = None
+
+    def _cut_off(self) -> None:
+        for stream in self._streams.values():
+            stream.fail(EngineUnavailable("the server goes away"))
 
     @contextmanager
     def open(self, request: TextRequest, stops: Sequence[str] = ()) -> Iterator[TextStream]:

@@ -45,6 +45,8 @@ DEFAULT_INSTRUCTIONS = "You are a helpful voice assistant. Answer in one or two 
 
 
 NO_TURN_MODEL = "none"
+API_TEXT_SLOTS = 4
+"""Where an API is served and nothing else is said."""
 
 
 class ScriptedConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -260,7 +262,20 @@ def parse_config(values: Mapping[str, object]) -> Config:
     if len(set(config.acknowledge.texts)) < len(config.acknowledge.texts):
         text = "acknowledge.texts: the same text twice; none is to be heard twice in a row"
         raise ConfigError(text, field="acknowledge.texts")
-    return config
+    return _with_text_slots(config)
+
+
+def _with_text_slots(config: Config) -> Config:
+    """An API needs some. Raises ConfigError where there can be none."""
+    engines = config.engines
+    if config.api_port is None:
+        return config
+    if engines.kind == "default" and "://" in engines.llm:
+        text = "api_port (--api-port): the model is behind a URL, which serves texts itself"
+        raise ConfigError(text, field="api_port")
+    if engines.text_slots:
+        return config
+    return msgspec.structs.replace(config, engines=msgspec.structs.replace(engines, text_slots=API_TEXT_SLOTS))
 
 
 def _check_llm(spec: str) -> None:
