@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from voicepipe.app import Serving, serving
 from voicepipe.config import Config, EnginesConfig, LimitsConfig, ScriptedConfig
+from voicepipe.engines.base import ChatMessage, TextRequest
 from voicepipe.engines.scripted import ScriptedTexts
 from voicepipe.engines.table import Models, load
 from voicepipe.errors import (
@@ -25,13 +27,14 @@ from voicepipe.errors import (
     UnknownModel,
     VoicepipeError,
 )
+from voicepipe.wire import chat
 
 httpx = pytest.importorskip("httpx")
 openai = pytest.importorskip("openai")
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from voicepipe.api import ApiSettings, error_response  # noqa: E402 - they need the extra
+from voicepipe.api import ApiSettings, _Completion, error_response  # noqa: E402 - they need the extra
 from voicepipe.listener import ApiListener  # noqa: E402
 
 SCRIPT = ScriptedConfig(reply="one two three four", llm_prefill_ms=1, llm_token_ms=1)
@@ -298,3 +301,24 @@ async def test_the_real_model_answers(models: Models) -> None:
         )
         assert "Paris" in both[0].choices[0].message.content
         assert both[1].choices[0].message.content
+
+
+async def test_a_client_that_takes_nothing_is_let_go() -> None:
+    """Its slot is free after the time that a client has for a piece."""
+    async with bench() as one:
+        request = _Completion(
+            one.served.texts,  # type: ignore[arg-type]
+            chat.Head("x", 1, "scripted"),
+            chat.parse(json.dumps({"model": "scripted", "messages": HELLO, "stream": True}).encode()),
+            TextRequest((ChatMessage("user", "Hello."),), 5000),
+            0.05,
+        )
+
+        async def receive() -> Any:
+            await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            await asyncio.Event().wait()
+
+        await request({"type": "http"}, receive, send)
+        assert one.count("voicepipe_texts_total", outcome="cancelled") == 1

@@ -186,22 +186,25 @@ class _Completion(Response):
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            with self._service.open(self._request, self._wish.stops) as stream:
-                if self._wish.stream:
-                    await self._stream(stream, send)
-                    return
-                text = "".join([piece async for piece in stream.pieces()])
-                assert stream.finish is not None
-                body = chat.completion(
-                    self._head, text, stream.finish, stream.prompt_tokens, stream.completion_tokens
-                )
-            response = _response(body)
+            try:
+                response = await self._made(send)
+            except VoicepipeError as error:
+                response = error_response(error)
+            if response is not None:
+                await response(scope, receive, send)
         except TimeoutError:
             log.info("a client takes nothing; its text is given up")
-            return
-        except VoicepipeError as error:
-            response = error_response(error)
-        await response(scope, receive, send)
+
+    async def _made(self, send: Send) -> Response | None:
+        """None where it has been sent already, in pieces."""
+        with self._service.open(self._request, self._wish.stops) as stream:
+            if self._wish.stream:
+                await self._stream(stream, send)
+                return None
+            text = "".join([piece async for piece in stream.pieces()])
+            assert stream.finish is not None
+            used = (stream.prompt_tokens, stream.completion_tokens)
+            return _response(chat.completion(self._head, text, stream.finish, *used))
 
     async def _stream(self, stream: TextStream, send: Send) -> None:
         """The status is sent with the first piece: what fails before has one of its own."""

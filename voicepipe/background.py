@@ -20,7 +20,7 @@ from voicepipe.core.forecast import Forecaster
 from voicepipe.core.stopping import Stops
 from voicepipe.device import Device, Done, Dropped, Failed, Outcome
 from voicepipe.engines.base import MaybeAwaitable, Text, TextPool, TextRequest, TextStep
-from voicepipe.errors import EngineUnavailable, Refused, VoicepipeError
+from voicepipe.errors import EngineUnavailable, PromptRefused, Refused, VoicepipeError
 
 log = logging.getLogger(__name__)
 
@@ -252,7 +252,8 @@ class TextService:
             case Dropped():
                 return  # taken back
             case Failed(_, error):
-                log.error("%s failed: %s", chunk.work.kind, error.code)
+                if not isinstance(error, PromptRefused):  # which is the client's fault
+                    log.error("%s failed: %s", chunk.work.kind, error.code)
                 for ident in chunk.idents:
                     rests[ident] = None
                     if ident in self._streams:
