@@ -75,15 +75,15 @@ async def bench(
         limits=LimitsConfig(max_waiting_texts=waiting, max_text_tokens=5000, grace_s=0.5),
     )
     listener = ApiListener("127.0.0.1", 0, ApiSettings(5000, 1.0), max_connections=50)
-    async with serving(
-        config, lambda: load(config.engines, None, sessions=1, api_key=None), tokens=tokens, api=listener
-    ) as served:
-        async with openai.AsyncOpenAI(
-            base_url=f"http://127.0.0.1:{listener.port}/v1", api_key="key", max_retries=0
-        ) as client:
-            one = Bench(served, listener.port, client)
-            yield one
-        assert one.count("voicepipe_leases", kind="text") == 0
+    async with (
+        serving(
+            config, lambda: load(config.engines, None, sessions=1, api_key=None), tokens=tokens, api=listener
+        ) as served,
+        openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{listener.port}/v1", api_key="key", max_retries=0) as client,
+    ):
+        one = Bench(served, listener.port, client)
+        yield one
+        await one.comes_true(lambda: one.count("voicepipe_leases", kind="text") == 0)
 
 
 async def test_a_whole_answer() -> None:
