@@ -725,3 +725,22 @@ def test_a_run_tells_how_long_background_held_it_up(pool: Pool, expected: tuple[
     (run,) = commands
     assert isinstance(run, Run) and run.work == reply
     assert (run.blocked_s, run.background_s) == expected
+
+
+def test_a_text_that_fits_passes_background_that_does_not() -> None:
+    """A second pass of 200 ms waits for more slack than a chunk of 10."""
+    one = scheduler()
+    one.on_reserve("a", 10.05, 10.0)
+    assert one.on_submit(background(1, 0.2), 10.0) == []
+    assert units(one.on_submit(text(2, (0.01,)), 10.0)) == [1]
+    assert one.on_unreserve("a", 10.0) == []
+    assert one.on_done(text(2), 10.01) == [Run(background(1, 0.2), "main")]
+
+
+def test_a_text_that_waits_for_slack_wakes_when_a_claim_lapses() -> None:
+    """As all background does."""
+    one = scheduler()
+    one.on_reserve("a", 10.0, 10.0)
+    assert one.on_submit(text(1), 10.0) == []
+    assert one.next_deadline() == 10.0 + LAPSE_S
+    assert units(one.on_timer(10.0 + LAPSE_S)) == [1]

@@ -21,7 +21,7 @@ What the language model does for texts that nobody waits to hear depends on the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
@@ -118,7 +118,7 @@ class _Lane:
         self.capacity = capacity
         self.queues = {klass: Queue() for klass in WorkClass}
         self.line = Queue(is_line=True)
-        """Generations of all classes, where those are served in the order in which they came."""
+        """Texts, and in a monolithic pool all generations, in the order in which they came; after the classes."""
         self.running: dict[tuple[str, int], tuple[Work, float]] = {}
         """Each with when it was handed out."""
         self.last_ran = dict.fromkeys(WorkClass, (-inf, -inf))
@@ -132,11 +132,11 @@ class _Lane:
     def has_room(self) -> bool:
         return len(self.running) < self.capacity
 
-    def first(self, now: float) -> Waiting | None:
+    def firsts(self, now: float) -> Iterator[Waiting]:
+        """Of each queue, in the order of their classes."""
         for queue in (*self.queues.values(), self.line):
             if queue and (waiting := queue.first(now)) is not None:
-                return waiting
-        return None
+                yield waiting
 
     def blocked_s(self, waiting: Waiting, now: float) -> tuple[float, float]:
         """(how long lower classes ran on while this waited, how long of that background did). What is no background
@@ -297,7 +297,7 @@ class Scheduler:
     def next_deadline(self) -> float | None:
         """When a reservation lapses that holds background back. Until then time alone lets nothing run: slack
         only shrinks."""
-        if any(lane.has_room and lane.queues[WorkClass.BACKGROUND] for lane in self._lanes.values()):
+        if any(lane.has_room and (lane.queues[WorkClass.BACKGROUND] or lane.line) for lane in self._lanes.values()):
             start = self._reservations.earliest()
             return None if start is None else start + LAPSE_S
         return None
@@ -319,15 +319,20 @@ class Scheduler:
 
     def _dispatch(self, lane: _Lane, now: float) -> list[SchedulerCommand]:
         commands: list[SchedulerCommand] = []
-        while lane.has_room and (waiting := lane.first(now)) is not None:
-            work = self._sized(waiting.work, now)
-            if work is None:
-                break
+        while lane.has_room and (chosen := self._choice(lane, now)) is not None:
+            waiting, work = chosen
             blocked_s, background_s = lane.blocked_s(waiting, now)
             self._remove(waiting)
             lane.running[work.key] = (work, now)
             commands.append(Run(work, lane.name, blocked_s, background_s))
         return commands
+
+    def _choice(self, lane: _Lane, now: float) -> tuple[Waiting, Work] | None:
+        """What goes first, and as what it runs. Background that has to wait for slack is passed by what has not."""
+        for waiting in lane.firsts(now):
+            if (work := self._sized(waiting.work, now)) is not None:
+                return waiting, work
+        return None
 
     def _sized(self, work: Work, now: float) -> Work | None:
         """As large as it may be; None where background must wait."""
@@ -349,7 +354,7 @@ class Scheduler:
 
     def _queue(self, work: Work) -> Queue:
         lane = self._lane_of[work.kind]
-        in_line = self._pool is Pool.MONOLITHIC and work.kind in _GENERATIONS
+        in_line = work.kind is WorkKind.GENERATE or (self._pool is Pool.MONOLITHIC and work.kind in _GENERATIONS)
         return lane.line if in_line else lane.queues[work.klass]
 
     def _place(self, work: Work, now: float) -> float:
