@@ -13,8 +13,8 @@ from tests import virtual
 from voicepipe.background import TextService
 from voicepipe.config import ScriptedConfig
 from voicepipe.core.background import TextSettings
-from voicepipe.core.events import Timing, Work, WorkKind
-from voicepipe.core.forecast import Forecaster
+from voicepipe.core.events import Load, Timing, Work, WorkKind
+from voicepipe.core.forecast import Forecaster, Measured
 from voicepipe.device import Device
 from voicepipe.engines.base import ChatMessage, Text, TextRequest, TextStep
 from voicepipe.engines.scripted import ScriptedTexts
@@ -59,7 +59,9 @@ class FailingTexts(ScriptedTexts):
 
 
 @asynccontextmanager
-async def bench(pool: ScriptedTexts | None = None, **more: int) -> AsyncIterator[Bench]:
+async def bench(
+    pool: ScriptedTexts | None = None, is_pressed: Callable[[], bool] = lambda: False, **more: int
+) -> AsyncIterator[Bench]:
     books, chunks, forecaster = Books(), list[Work](), Forecaster()
 
     def learn(work: Work, service_s: float, whole: bool) -> None:
@@ -71,8 +73,10 @@ async def bench(pool: ScriptedTexts | None = None, **more: int) -> AsyncIterator
     lanes = dict.fromkeys(WorkKind, "main")
     pool = pool or ScriptedTexts(SCRIPT, 2)
     async with Device(lanes, {"main": 1}, learn=learn, observe=observe) as device:
+        costs = [Measured(WorkKind.GENERATE, Load("m", n, 20, "decode-2"), 0.005 * n) for n in (1, 2, 4)]
+        forecaster.seed(costs)  # as a warm-up would
         settings = TextSettings("m", slots=pool.slots, **more)  # type: ignore[arg-type]
-        async with TextService(pool, device, forecaster, books, settings) as service:
+        async with TextService(pool, device, forecaster, books, settings, is_pressed=is_pressed) as service:
             yield Bench(service, device, books, chunks)
     assert books.leases["text"] == pool.leased == 0
 
@@ -244,3 +248,21 @@ def test_a_drain_ends_after_its_grace() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         run(main)
     assert caught.group_contains(EngineUnavailable)
+
+
+def test_under_pressure_no_new_text_is_taken() -> None:
+    """The one that runs goes on."""
+    pressed = False
+
+    async def main() -> None:
+        nonlocal pressed
+        async with bench(is_pressed=lambda: pressed) as one, asyncio.TaskGroup() as group:
+            text = group.create_task(said(one.service, ask()))
+            await asyncio.sleep(0)
+            pressed = True
+            with pytest.raises(Refused, match="overloaded"), one.service.open(ask()):
+                pass
+            assert await text
+            assert one.books.outcomes == ["refused", "length"]
+
+    run(main)

@@ -27,7 +27,7 @@ from voicepipe.core.events import Rung, Stage, Timing, TurnRecord, Work, WorkKin
 from voicepipe.core.forecast import Forecaster
 from voicepipe.core.lull import LullSettings
 from voicepipe.core.outcomes import observe as observe_turn
-from voicepipe.core.overload import Overload
+from voicepipe.core.overload import Level, Overload
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.policies import DeadlinePolicy
 from voicepipe.core.scheduler import Pool, Scheduler
@@ -235,7 +235,14 @@ async def serving(
                     writer = None
                     if engines.texts is not None:
                         settings = text_settings(config, engines.texts)
-                        service = TextService(engines.texts, device, forecaster, metrics, settings)
+                        service = TextService(
+                            engines.texts,
+                            device,
+                            forecaster,
+                            metrics,
+                            settings,
+                            is_pressed=lambda: pressure.level >= Level.SHED_BACKGROUND,
+                        )
                         writer = await stack.enter_async_context(service)
                         if api is not None:
                             gate = Gate(_access(config, tokens))

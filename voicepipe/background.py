@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from types import TracebackType
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 Finish = Literal["stop", "length"]
 TextOutcome = Literal["stop", "length", "cancelled", "failed", "refused"]
 DRAIN_RETRY_MS = 5_000
+PRESSED_RETRY_MS = 5_000
+"""A level of overload is not left sooner."""
 
 
 class TextObserver(Protocol):
@@ -98,7 +100,11 @@ class TextService:
         forecaster: Forecaster,
         observer: TextObserver,
         settings: core.TextSettings,
+        *,
+        is_pressed: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_pressed`: the server has more to do than it can, and takes no new texts."""
+        self._is_pressed = is_pressed
         self._pool = pool
         self._device = device
         self._forecaster = forecaster
@@ -112,8 +118,8 @@ class TextService:
         self._streams: dict[str, TextStream] = {}
         """Those that somebody reads."""
         self._idents = count(1)
-        self._units = 0
-        """Size of the chunk that runs, as the scheduler chose it."""
+        self._at_work: tuple[str, ...] = ()
+        """The texts that the chunk is for that runs, at the size that the scheduler chose."""
         self._draining = False
         self._grace: asyncio.Timeout | None = None
         self._ended = False
@@ -168,7 +174,8 @@ class TextService:
 
     @contextmanager
     def open(self, request: TextRequest, stops: Sequence[str] = ()) -> Iterator[TextStream]:
-        """The text is wanted as long as the block runs. Raises Refused where too many wait, or while draining."""
+        """The text is wanted as long as the block runs. Raises Refused where too many wait, under pressure, and
+        while draining."""
         ident, stream = f"t{next(self._idents)}", TextStream(stops)
         self._admit(ident, request, stream)
         try:
@@ -189,6 +196,8 @@ class TextService:
 
     def _admit(self, ident: str, request: TextRequest, stream: TextStream) -> None:
         refused = Refused("draining", DRAIN_RETRY_MS) if self._draining else None
+        if refused is None and self._is_pressed():
+            refused = Refused("overloaded", PRESSED_RETRY_MS)
         if refused is None:
             self._requests[ident], self._streams[ident] = request, stream
             commands = self._core.on_request(ident, request.characters, self._now())
@@ -223,15 +232,18 @@ class TextService:
 
     def _submit(self, chunk: core.Generate) -> None:
         work = self._forecaster.offer(chunk.work, chunk.sizes, chunk.start, self._settings.longest_s)
-        texts = [self._texts[ident] for ident in chunk.idents]
-
-        def call() -> MaybeAwaitable[tuple[TextStep, ...]]:
-            return self._pool.step(texts, self._units)
+        texts: list[Text] = []
+        units = 0
 
         def on_run(work: Work) -> None:
+            nonlocal units
             assert work.load is not None
-            self._units = round(work.load.units)
-            self._core.on_begun(work.id, work.load.units, self._now())
+            units, self._at_work = round(work.load.units), chunk.idents_at(work.load)
+            texts.extend(self._texts[ident] for ident in self._at_work)
+            self._core.on_begun(work.id, work.load, self._now())
+
+        def call() -> MaybeAwaitable[tuple[TextStep, ...]]:
+            return self._pool.step(texts, units)
 
         self._device.submit(
             work,
@@ -254,12 +266,12 @@ class TextService:
             case Failed(_, error):
                 if not isinstance(error, PromptRefused):  # which is the client's fault
                     log.error("%s failed: %s", chunk.work.kind, error.code)
-                for ident in chunk.idents:
+                for ident in self._at_work:
                     rests[ident] = None
                     if ident in self._streams:
                         self._streams[ident].fail(error)
             case Done(_, _, result):
-                for ident, step in zip(chunk.idents, result, strict=True):
+                for ident, step in zip(self._at_work, result, strict=True):
                     rests[ident] = self._took(ident, step)
         self._pump(self._core.on_ran(chunk.work.id, rests, self._now()))
 

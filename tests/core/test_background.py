@@ -32,8 +32,11 @@ def chunk(commands: list[TextCommand]) -> Generate:
     return one
 
 
-def run(one: Background, out: Generate, now: float, **rests: Rest | None) -> list[TextCommand]:
-    one.on_begun(out.work.id, out.sizes[out.start].units, now)
+def run(
+    one: Background, out: Generate, now: float, size: Load | None = None, **rests: Rest | None
+) -> list[TextCommand]:
+    """At its largest size, where no other is given."""
+    one.on_begun(out.work.id, size or out.sizes[-1], now)
     return one.on_ran(out.work.id, rests, now)
 
 
@@ -71,14 +74,44 @@ def test_a_prompt_is_offered_in_several_sizes() -> None:
 
 
 def test_texts_are_written_together() -> None:
-    """Two tokens of each are the start; what they attend to adds up; each number of rows has a price of its own."""
+    """Two tokens of one are the start; what rows attend to adds up; each number of rows has a price of its own."""
+    one = background(slots=3)
+    out = written(one, "a", "b", "c")
+    assert out.idents == ("a", "b", "c")
+    assert [(load.variant, load.units, load.context) for load in out.sizes] == [
+        ("decode-1", 1, 10),
+        ("decode-1", 2, 10),
+        ("decode-2", 1, 20),
+        ("decode-3", 1, 30),
+        ("decode-3", 2, 30),
+    ]
+    assert out.start == 1
+    rests = {ident: Rest("decode", 98, 12) for ident in "abc"}
+    anew = chunk(run(one, out, 0.1, **rests))
+    assert [load.units for load in anew.sizes if load.variant == "decode-3"] == [1, 2, 4]
+
+
+def test_where_not_all_fit_they_take_turns() -> None:
+    """A chunk for one row is for the text that was written to least recently."""
+    one = background(slots=3)
+    out = written(one, "a", "b", "c")
+    order = []
+    for size in (0, 0, 2, 0):
+        at_work = out.idents_at(out.sizes[size])
+        order.append("".join(at_work))
+        rests = {ident: Rest("decode", 90, 20) for ident in at_work}
+        out = chunk(run(one, out, 0.0, out.sizes[size], **rests))
+    assert order == ["a", "b", "ca", "b"]
+
+
+def test_a_text_that_does_not_run_can_be_closed_meanwhile() -> None:
+    """The chunk is for another one at its size."""
     one = background()
     out = written(one, "a", "b")
-    assert out.idents == ("a", "b")
-    assert out.sizes == tuple(Load("m", units, 20, "decode-2") for units in (1, 2))
-    assert out.sizes[out.start].units == 2
-    rests = {ident: Rest("decode", 98, 12) for ident in "ab"}
-    assert [load.units for load in chunk(run(one, out, 0.1, **rests)).sizes] == [1, 2, 4]
+    one.on_begun(out.work.id, out.sizes[0], 1.0)
+    assert one.on_cancel("b", 1.0) == [CloseText("b")]
+    assert one.on_cancel("a", 1.0) == []
+    assert one.on_ran(out.work.id, {"a": Rest("decode", 9, 9)}, 1.1) == [CloseText("a")]
 
 
 def test_reading_and_writing_take_turns() -> None:
@@ -128,7 +161,7 @@ def test_a_text_that_nobody_wants_any_more_is_closed_when_its_chunk_has_ended() 
     """What runs cannot be stopped, and its slot is not free before."""
     one = background()
     out = written(one, "a", "b")
-    one.on_begun(out.work.id, 2, 1.0)
+    one.on_begun(out.work.id, out.sizes[-1], 1.0)
     assert one.on_cancel("a", 1.0) == []
     commands = one.on_ran(out.work.id, {"a": Rest("decode", 98, 12), "b": Rest("decode", 98, 12)}, 1.1)
     assert commands[0] == CloseText("a") and chunk(commands).idents == ("b",)
@@ -183,6 +216,7 @@ def test_slots_are_never_exceeded_and_each_is_given_back_once(events: list[tuple
     held: set[str] = set()
     out: Generate | None = None
     begun = False
+    at_work: tuple[str, ...] = ()
     known: list[str] = []
 
     def take(commands: list[TextCommand]) -> None:
@@ -210,9 +244,11 @@ def test_slots_are_never_exceeded_and_each_is_given_back_once(events: list[tuple
             take(one.on_cancel(known[number % len(known)], now))
         elif kind == "b" and out is not None and not begun:
             begun = True
-            one.on_begun(out.work.id, 2, now)
+            size = out.sizes[number % len(out.sizes)]
+            at_work = out.idents_at(size)
+            one.on_begun(out.work.id, size, now)
         elif kind == "d" and out is not None and begun:
             done, out, begun = out, None, False
-            rests = {ident: Rest("decode", 5, 5) if number % 3 else None for ident in done.idents}
+            rests = {ident: Rest("decode", 5, 5) if number % 3 else None for ident in at_work}
             take(one.on_ran(done.work.id, rests, now))
     assert one.snapshot().running == len(held)

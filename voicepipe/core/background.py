@@ -3,7 +3,8 @@
 A request gets a slot or waits for one, in the order of arrival; where too many wait it is refused, with the time to
 come back. What has a slot is split into tokens, read, and written. One chunk is out at a time: reading, of the one
 that has been waiting longest, takes turns with writing, which all that have been read share. The chunk's sizes are
-offered, and the scheduler takes the largest that fits the slack at the instant at which it runs.
+offered, and the scheduler takes the largest that fits the slack at the instant at which it runs. Where not all of
+them fit into one, those go first that have been written to least recently.
 
 Between two chunks anything can be stopped: a chunk that has not begun is taken back and made anew whenever a text
 comes or goes.
@@ -79,10 +80,15 @@ class Generate:
 
     work: Work
     idents: tuple[str, ...]
+    """Those that it is for, or may be: a size of fewer rows is for the first of them."""
     sizes: tuple[Load, ...]
     """It may have, smallest first."""
     start: int
     """Index of the one that it has while its cost is not known."""
+
+    def idents_at(self, load: Load) -> tuple[str, ...]:
+        """Those that it is for at this size."""
+        return self.idents[: text_rows(load.variant)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,8 @@ class _Running:
     came: float
     opened: float
     rest: Rest
+    written: int = 0
+    """Number of the last chunk that wrote it."""
 
 
 class Background:
@@ -127,6 +135,8 @@ class Background:
         self._begun = False
         self._unwanted: set[str] = set()
         """Cancelled while a chunk of theirs runs."""
+        self._at_work: tuple[str, ...] = ()
+        """Those that the chunk is for that runs."""
         self._wrote_last = True
         self._seen: dict[str, float] = {}
         """The largest size that has run, by variant: bounds are not trusted far beyond it."""
@@ -141,34 +151,38 @@ class Background:
         self._waiting[ident] = (characters, now)
         return self._go_on(now)
 
-    def on_begun(self, work_id: int, units: float, now: float) -> list[TextCommand]:
+    def on_begun(self, work_id: int, load: Load, now: float) -> list[TextCommand]:
         """The device has begun with the chunk, at this size."""
         assert self._out is not None and self._out.work.id == work_id
         self._begun = True
-        variant = self._out.sizes[0].variant
-        self._seen[variant] = max(units, self._seen.get(variant, 0.0))
+        self._at_work = self._out.idents_at(load)
+        for ident in self._at_work:
+            self._running[ident].written = work_id
+        self._seen[load.variant] = max(load.units, self._seen.get(load.variant, 0.0))
         return []
 
     def on_ran(self, work_id: int, rests: Mapping[str, Rest | None], now: float) -> list[TextCommand]:
-        """The chunk has run. `rests`: of each of its texts; None for one that is done, or has failed."""
+        """The chunk has run. `rests`: of each text that it was for at its size; None for one that is done, or has
+        failed."""
         assert self._out is not None and self._out.work.id == work_id
         chunk, self._out, self._begun = self._out, None, False
         self._wrote_last = chunk.sizes[0].variant.startswith("decode")
         commands: list[TextCommand] = []
-        for ident in chunk.idents:
-            rest = rests[ident]
+        assert rests.keys() == set(self._at_work)
+        for ident, rest in rests.items():
             if rest is None or ident in self._unwanted:
                 commands.append(self._close(ident, now, whole=rest is None and ident not in self._unwanted))
             else:
                 self._running[ident].rest = rest
         self._unwanted.clear()
+        self._at_work = ()
         return commands + self._go_on(now)
 
     def on_cancel(self, ident: str, now: float) -> list[TextCommand]:
         """Nobody wants it any more; harmless where it has ended."""
         if self._waiting.pop(ident, None) is not None or ident not in self._running:
             return []
-        if self._begun and self._out is not None and ident in self._out.idents:
+        if ident in self._at_work:
             self._unwanted.add(ident)
             return []
         return [self._close(ident, now, whole=False), *self._go_on(now)]
@@ -212,6 +226,7 @@ class Background:
     def _next_chunk(self) -> Generate | None:
         readers = [ident for ident, text in self._running.items() if text.rest.variant != "decode"]
         writers = [ident for ident, text in self._running.items() if text.rest.variant == "decode"]
+        writers.sort(key=lambda ident: self._running[ident].written)
         if readers and (self._wrote_last or not writers):
             return self._reading(readers[0])
         return self._writing(tuple(writers)) if writers else None
@@ -224,10 +239,17 @@ class Background:
         return self._chunk((ident,), loads, settings.start_reading)
 
     def _writing(self, idents: tuple[str, ...]) -> Generate:
-        rests, settings = [self._running[ident].rest for ident in idents], self._settings
-        most, context = max(rest.units for rest in rests), sum(rest.context for rest in rests)
-        variant = text_variant(len(idents))
-        loads = self._loads(variant, settings.writing, settings.start_writing, most, context)
+        """One text and all of them get several tokens each; numbers between, one."""
+        settings, every = self._settings, len(idents)
+        loads: list[Load] = []
+        for rows in range(1, every + 1):
+            rests = [self._running[ident].rest for ident in idents[:rows]]
+            most, context = max(rest.units for rest in rests), sum(rest.context for rest in rests)
+            sizes = settings.writing if rows in (1, every) else settings.writing[:1]
+            loads += self._loads(text_variant(rows), sizes, settings.start_writing, most, context)
+        # One text is given no more than all of them get with a token each: they take turns.
+        loads = [load for load in loads if text_rows(load.variant) == every or load.units <= every]
+        loads.sort(key=lambda load: (load.units * text_rows(load.variant), text_rows(load.variant)))
         return self._chunk(idents, loads, settings.start_writing)
 
     def _loads(self, variant: str, sizes: tuple[int, ...], start: int, most: float, context: float) -> list[Load]:
@@ -237,7 +259,8 @@ class Background:
         return [Load(self._settings.model, each, context, variant) for each in units]
 
     def _chunk(self, idents: tuple[str, ...], loads: list[Load], start_units: float) -> Generate:
-        start = max((index for index, load in enumerate(loads) if load.units <= start_units), default=0)
+        alone = [index for index, load in enumerate(loads) if text_rows(load.variant) == 1]
+        start = max((index for index in alone if loads[index].units <= start_units), default=0)
         since = min(self._running[ident].came for ident in idents)
         kind, klass = WorkKind.GENERATE, WorkClass.BACKGROUND
         work = Work(next(self._serial), SESSION, 0, 0, 0, kind, klass, since=since)
@@ -252,6 +275,11 @@ def text_variant(rows: int) -> str:
     """Of a chunk that writes so many texts at once. Each number of them has a price of its own, which is not in
     proportion."""
     return f"decode-{rows}"
+
+
+def text_rows(variant: str) -> int:
+    """The texts that a chunk of this variant is for."""
+    return int(variant.removeprefix("decode-")) if variant.startswith("decode-") else 1
 
 
 NO_LIMIT_S = inf

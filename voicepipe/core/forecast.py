@@ -185,12 +185,13 @@ class Forecaster:
         return self._costs.mean_s(self.key(kind, load), _size(load))
 
     def offer(self, work: Work, sizes: Sequence[Load], start: int, longest_s: float) -> Work:
-        """The work in the smallest of `sizes` (ascending), and as larger ones those of the others whose bound is at
-        most `longest_s`. While nothing of its key is known it has the one numbered `start`, and no other."""
+        """The work in the smallest of `sizes` (ascending), and as larger ones those of the others whose bound is
+        known and at most `longest_s`. While nothing is known of the smallest, it has the one numbered `start` and
+        no other."""
         priced = [Offer(load, self._costs.bound_s(self.key(work.kind, load), _size(load)) or 0.0) for load in sizes]
         if not priced[0].bound_s:
             return replace(work, load=sizes[start], bound_s=0.0)
-        larger = tuple(offer for offer in priced[1:] if offer.bound_s <= longest_s)
+        larger = tuple(offer for offer in priced[1:] if 0 < offer.bound_s <= longest_s)
         return replace(work, load=sizes[0], bound_s=priced[0].bound_s, larger=larger)
 
     def outlook(self) -> Outlook:
