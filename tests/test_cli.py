@@ -741,3 +741,44 @@ def test_check_shows_policies_and_where_tokens_are_and_no_token(
     assert json.loads(printed)["admission"]["policy"] == "vegas" and "KIOSK" in printed and "s3cret" not in printed
     monkeypatch.delenv("KIOSK")
     assert main(["serve", "--check", "--engines", "scripted", "--config", str(file)]) == 2
+
+
+def test_an_api_without_its_extra_names_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What to install, before anything is fetched."""
+    for name in ("voicepipe.api", "voicepipe.listener"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    assert main(["serve", "--engines", "scripted", "--api-port", "0"]) == 1
+    assert "voicepipe-realtime[api]" in capsys.readouterr().err
+
+
+def test_serve_answers_at_the_api_and_ends_with_0() -> None:
+    """Where it says it does; and SIGTERM is not uvicorn's."""
+    pytest.importorskip("uvicorn")
+    pytest.importorskip("starlette")
+    command = [
+        sys.executable,
+        "-m",
+        "voicepipe",
+        "serve",
+        "--engines",
+        "scripted",
+        "--port",
+        "0",
+        "--api-port",
+        "0",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = next(line.split()[1] for line in process.stdout if line.startswith("texts: "))
+            body = {"model": "scripted", "messages": [{"role": "user", "content": "Hi."}], "max_tokens": 3}
+            request = urllib.request.Request(url, json.dumps(body).encode())
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                assert json.load(answer)["choices"][0]["message"]["content"] == "This is a"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()

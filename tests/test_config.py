@@ -145,3 +145,17 @@ def test_an_unknown_policy_is_refused_by_name() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config({"admission": {"policy": "hope"}})
     assert caught.value.field == "admission.policy"
+
+
+def test_an_api_gets_slots_for_texts() -> None:
+    """Four, unless it is said how many; without an API there are none."""
+    assert parse_config({}).engines.text_slots == 0
+    assert parse_config({"api_port": 0}).engines.text_slots == 4
+    assert parse_config({"api_port": 0, "engines": {"text_slots": 2}}).engines.text_slots == 2
+
+
+def test_an_api_needs_a_model_of_its_own() -> None:
+    """One behind a URL serves texts itself."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config({"api_port": 9000, "engines": {"llm": "http://127.0.0.1:8000/v1"}})
+    assert caught.value.field == "api_port"

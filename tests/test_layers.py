@@ -53,6 +53,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core.judging": ("core.events",),
     "core.utterance": ("core.events", "core.judging", "core.patience"),
     "core.reading": ("core.events",),
+    "core.background": ("core.events",),
+    "core.stopping": (),
     "core.forecast": ("core.cost", "core.events"),
     "core.reply": ("core.budget", "core.clauses", "core.events", "core.forecast", "core.playout"),
     "core.acknowledge": (),
@@ -117,6 +119,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "rehearing": ("device", "core.events", "core.utterance", "engines.base", "ingest"),
     "claim": ("device", "core.scheduler"),
+    "background": (
+        "core",
+        "core.background",
+        "core.events",
+        "core.forecast",
+        "core.stopping",
+        "device",
+        "engines.base",
+        "errors",
+    ),
     "acknowledgements": ("meter", "warmup", "engines.base", "audio", "errors"),
     "announce": ("core.events", "wire.messages", "errors"),
     "services": (
@@ -160,7 +172,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
     ),
     "meter": ("core.events", "core.forecast", "engines.base"),
-    "sweep": ("core.clauses", "core.endpoint", "core.events", "core.forecast", "engines.base", "meter", "audio"),
+    "sweep": (
+        "core.background",
+        "core.clauses",
+        "core.endpoint",
+        "core.events",
+        "core.forecast",
+        "engines.base",
+        "meter",
+        "audio",
+    ),
     "warmup": (
         "core.endpoint",
         "core.events",
@@ -202,11 +223,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "webfiles",
         "wire.*",
     ),
+    "api": ("background", "engines.base", "errors", "gate", "wire", "wire.chat"),
+    "listener": ("api", "background", "errors", "gate"),
     "sim": (),
     "sim.*": ("sim.*", "core.*", "engines.simulated", "engines.scripted", "config", "errors"),
     # on top: puts everything together
     "app": (
         "acknowledgements",
+        "background",
         "config",
         "connection",
         "core.*",
@@ -243,6 +267,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "cli": (
         "voicepipe",
+        "api",
+        "listener",
         "app",
         "audio",
         "config",
@@ -317,7 +343,9 @@ AT_HOME_IN: dict[str, set[str]] = {
     "prometheus_client": {"metrics", "app"},
     "websockets": {"server", "transport", "voicepipe_client.client", "voicepipe_client.opening"},
     "random": {"app"},
-    "time": {"engines.scripted", "engines.llamacpp"},
+    "time": {"engines.scripted", "engines.llamacpp", "api"},
+    "starlette": {"api"},
+    "uvicorn": {"listener"},
 }
 """Third-party and impure packages, and the only modules that may import them."""
 

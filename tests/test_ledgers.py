@@ -28,7 +28,7 @@ def missed() -> TurnRecord:
     one.on_clause(100.06)
     one.on_rung("short_clause")
     one.on_commit(100.13)
-    one.on_service(Stage.TTS, Timing(100.06, 100.18, 100.21), Waits(lower_s=0.12))
+    one.on_service(Stage.TTS, Timing(100.06, 100.18, 100.21), Waits(lower_s=0.12, background_s=0.07))
     one.on_audio(100.21)
     one.on_sent(100.212)
     return one.record(now=102.0)
@@ -76,6 +76,7 @@ def test_a_turns_line() -> None:
             {"stage": "send", "kind": "wait", "ms": 2.0},
             {"stage": "send", "kind": "client", "ms": 10.0},
         ],
+        "blocked_by": {"background": 70.0},
         "blame": {
             "stage": "tts",
             "kind": "blocking",

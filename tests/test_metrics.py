@@ -59,10 +59,11 @@ def test_sessions_and_leases_go_up_and_come_back(metrics: Metrics) -> None:
 
 
 def test_device_time_and_chunks_by_stage_and_class(metrics: Metrics) -> None:
-    metrics.chunk_done("asr", "frames", 0.25)
+    metrics.chunk_done("asr", "asr", 0.25)
     metrics.chunk_done("asr", "speculation", 0.5)
     assert value(metrics, "voicepipe_device_busy_seconds_total", stage="asr") == 0.75
-    labels = {"stage": "asr", "class": "frames"}
+    assert value(metrics, "voicepipe_device_class_busy_seconds_total", **{"class": "speculation"}) == 0.5
+    labels = {"stage": "asr", "class": "asr"}
     assert metrics.registry.get_sample_value("voicepipe_chunks_total", labels) == 1
 
 
@@ -100,7 +101,7 @@ def test_our_own_labels_cannot_be_misspelt(metrics: Metrics) -> None:
     with pytest.raises(AssertionError):
         metrics.engine_failed("mouth")
     with pytest.raises(AssertionError):
-        metrics.chunk_done("mouth", "frames", 0.1)
+        metrics.chunk_done("mouth", "asr", 0.1)
     assert STAGES == ("endpoint", "asr", "llm", "tts", "send")
 
 

@@ -12,10 +12,12 @@ import pytest
 from tests import virtual
 from tests.driving import engines
 from voicepipe.config import ScriptedConfig
+from voicepipe.core.background import text_variant
 from voicepipe.core.endpoint import RATE_HZ
 from voicepipe.core.events import WorkKind
 from voicepipe.engines.base import Context, Engines, Samples, StepSize, Transcript, Window, whole_window
-from voicepipe.sweep import BATCHES, BEHIND_S, ROUNDS, SWEEP_S, WINDOWS_S, Sweep, sweep
+from voicepipe.engines.scripted import ScriptedTexts
+from voicepipe.sweep import BATCHES, BEHIND_S, ROUNDS, SWEEP_S, WINDOWS_S, WRITING, Sweep, sweep
 
 QUESTION = np.full(16_000, 0.1, np.float32)
 RECHECKS = 2
@@ -118,3 +120,14 @@ def test_the_slot_comes_back(occupy: str) -> None:
     these = engines(quick, slots=1)
     swept(these)
     assert these.llm.leased == 0  # type: ignore[attr-defined]
+
+
+def test_texts_are_measured_in_every_number_of_rows() -> None:
+    """Under the keys that the pool will ask for; all slots are given back."""
+    pool = ScriptedTexts(ScriptedConfig(), 3)
+    chunks = swept(replace(engines(ScriptedConfig()), texts=pool))[0].chunks
+    texts = [chunk.load for chunk in chunks if chunk.kind is WorkKind.GENERATE]
+    assert {load.variant for load in texts} == {"split", "prefill", "decode-1", "decode-2", "decode-3"}
+    assert {load.units for load in texts if load.variant == text_variant(2)} == set(WRITING)
+    assert all(load.model == pool.name for load in texts)
+    assert pool.leased == 0

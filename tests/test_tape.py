@@ -21,7 +21,9 @@ from voicepipe.core.events import (
     LaneTiming,
     Line,
     Listened,
+    Load,
     Lull,
+    Offer,
     Onset,
     Quiet,
     ReplyAudio,
@@ -40,7 +42,7 @@ from voicepipe.core.forecast import Outlook
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import ReplySettings
-from voicepipe.core.scheduler import Scheduler
+from voicepipe.core.scheduler import Pool, Scheduler
 from voicepipe.core.turn import Turns
 from voicepipe.core.turn_state import TurnSettings
 from voicepipe.errors import RecordingError
@@ -68,8 +70,21 @@ from voicepipe.tape import (
 )
 
 WORK = Work(7, "s1", 2, 3, 1, WorkKind.SPEAK, WorkClass.STARTED, deadline=100.1, bound_s=0.05, remaining_s=0.01)
+TEXTS = Work(
+    8,
+    "texts",
+    0,
+    0,
+    0,
+    WorkKind.GENERATE,
+    WorkClass.BACKGROUND,
+    bound_s=0.02,
+    load=Load("m", 2, 64, "decode-1"),
+    larger=(Offer(Load("m", 4, 64, "decode-1"), 0.04),),
+    since=1.25,
+)
 TIMING = Timing(1.0, 1.25, 1.5)
-LANE_TIMING = LaneTiming(1.0, 1.25, 1.5, granted=1.2, blocked_s=0.1)
+LANE_TIMING = LaneTiming(1.0, 1.25, 1.5, granted=1.2, blocked_s=0.1, background_s=0.05)
 HEARING = Hearing(1.0, (Listened(LANE_TIMING, 0.002, 1.5), Listened(LANE_TIMING, 0.0, 1.75)))
 SETTINGS = TurnSettings(
     ReplySettings(PlayoutSettings(24_000)),
@@ -127,7 +142,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "Turns.on_closed": ({"now": 1.5},),
     "Turns.on_line": ({"line": Line("user", "Hello.")},),
     "Turns.on_timer": ({"now": 1.5},),
-    "Scheduler.on_submit": ({"work": WORK, "now": 1.5},),
+    "Scheduler.on_submit": ({"work": WORK, "now": 1.5}, {"work": TEXTS, "now": 1.5}),
     "Scheduler.on_done": (
         {"work": WORK, "now": 1.5, "service_s": 0.25},
         {"work": WORK, "now": 1.5, "service_s": None},
@@ -141,7 +156,12 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "Scheduler.on_timer": ({"now": 1.5},),
     "Turns.__init__": ({"session": "s1", "settings": SETTINGS},),
     "Scheduler.__init__": (
-        {"placement": {WorkKind.HEAR: "ears", WorkKind.FINAL: "main"}, "capacity": {"main": 2}, "max_queued": 6},
+        {
+            "placement": {WorkKind.HEAR: "ears", WorkKind.FINAL: "main"},
+            "capacity": {"main": 2},
+            "max_queued": 6,
+            "pool": Pool.SHARED,
+        },
     ),
 }
 """All arguments of every input of every component that is recorded, and of their constructors."""

@@ -6,17 +6,20 @@ import asyncio
 import gc
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry
 
 from voicepipe.acknowledgements import render
+from voicepipe.background import TextService
 from voicepipe.config import Config
 from voicepipe.connection import Connection
 from voicepipe.core.admission import Grant
+from voicepipe.core.background import NO_LIMIT_S, TextSettings
 from voicepipe.core.blame import shares_of
 from voicepipe.core.demand import Demand, Expected, shared_kinds
 from voicepipe.core.endpoint import RATE_HZ
@@ -24,17 +27,17 @@ from voicepipe.core.events import Rung, Stage, Timing, TurnRecord, Work, WorkKin
 from voicepipe.core.forecast import Forecaster
 from voicepipe.core.lull import LullSettings
 from voicepipe.core.outcomes import observe as observe_turn
-from voicepipe.core.overload import Overload
+from voicepipe.core.overload import Level, Overload
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.policies import DeadlinePolicy
-from voicepipe.core.scheduler import Scheduler
+from voicepipe.core.scheduler import Pool, Scheduler
 from voicepipe.core.turn import Turns
 from voicepipe.core.turn_state import DOWNLINK_S
 from voicepipe.device import Device
-from voicepipe.engines.base import Engines
+from voicepipe.engines.base import Engines, TextPool
 from voicepipe.engines.table import plan
 from voicepipe.entrance import make_admission, make_policy, overload_settings
-from voicepipe.gate import AccessRules
+from voicepipe.gate import AccessRules, Gate
 from voicepipe.meter import OnThread
 from voicepipe.metrics import Metrics
 from voicepipe.pages import Readiness
@@ -65,6 +68,21 @@ class Serving:
     """Runs a blocking engine call on the device's thread, outside any session."""
     demand: Demand
     """What sessions ask of the device, as admission sees it."""
+    texts: TextService | None = None
+    """Makes texts that nobody waits to hear; None where the model has no slots for them."""
+
+    async def stop(self, grace_s: float) -> None:
+        """Drain sessions and texts; a second call may cut that short (see `VoiceServer.stop`)."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.server.stop(grace_s))
+            if self.texts is not None:
+                group.create_task(self.texts.drain(grace_s))
+
+
+class Api(Protocol):
+    """A second door, to texts."""
+
+    def serving(self, service: TextService, gate: Gate) -> AbstractAsyncContextManager[None]: ...
 
 
 def achievable_ms(warm: WarmUp, config: Config, vad_lag_s: float) -> float:
@@ -99,10 +117,12 @@ async def serving(
     web_files: Path | None = None,
     on_listening: Callable[[int], None] = lambda port: None,
     recorders: Recorders | None = None,
+    api: Api | None = None,
 ) -> AsyncIterator[Serving]:
     """Listen, load, warm up, and serve while the block runs. Leaving it drains. `tokens` may be a mapping to the
     names under which quotas know them. `recorders` are told of every chunk
-    and every turn, and of what core decides on; they may be closed after it.
+    and every turn, and of what core decides on; they may be closed after it. `api` is open as long as there are
+    engines with slots for texts.
 
     Raises PortInUse before anything is loaded, then whatever `load` raises.
     """
@@ -137,6 +157,7 @@ async def serving(
     def on_record(session: str, record: TurnRecord) -> None:
         demand.on_turn(session, record)
         server.lobby.on_turn(observe_turn(record))
+        metrics.turn_blocked(record.background_s)
         for recorder in recorders.observers:
             recorder.on_record(session, record)
 
@@ -166,7 +187,7 @@ async def serving(
     async with server:
         on_listening(server.port)
         clock = asyncio.get_running_loop().time
-        make_scheduler = Scheduler if tape is None else tape.scheduler
+        make_scheduler = partial(Scheduler if tape is None else tape.scheduler, pool=Pool(config.engines.llm_pool))
         async with Device(
             placement, where.lanes, observe=observe, learn=learn, make_scheduler=make_scheduler
         ) as device:
@@ -210,12 +231,38 @@ async def serving(
                         make_turns=Turns if tape is None else tape.turns,
                     )
                 )
-                try:
-                    yield Serving(server, engines, warm, warmed_s, forecaster, expected_ms, on_thread, demand)
-                finally:
-                    await server.stop(config.limits.grace_s)
+                async with AsyncExitStack() as stack:
+                    writer = None
+                    if engines.texts is not None:
+                        settings = text_settings(config, engines.texts)
+                        service = TextService(
+                            engines.texts,
+                            device,
+                            forecaster,
+                            metrics,
+                            settings,
+                            is_pressed=lambda: pressure.level >= Level.SHED_BACKGROUND,
+                        )
+                        writer = await stack.enter_async_context(service)
+                        if api is not None:
+                            gate = Gate(_access(config, tokens))
+                            await stack.enter_async_context(api.serving(service, gate))
+                    served = Serving(
+                        server, engines, warm, warmed_s, forecaster, expected_ms, on_thread, demand, writer
+                    )
+                    try:
+                        yield served
+                    finally:
+                        await served.stop(config.limits.grace_s)
             finally:
                 await engines.llm.aclose()
+
+
+def text_settings(config: Config, pool: TextPool) -> TextSettings:
+    """Where background does not wait for slack, its chunks are as large as the engine takes them."""
+    in_slack = Pool(config.engines.llm_pool) is Pool.DEDICATED
+    settings = TextSettings(pool.name, pool.slots, config.limits.max_waiting_texts)
+    return settings if in_slack else replace(settings, longest_s=NO_LIMIT_S)
 
 
 def _server_settings(
@@ -225,15 +272,21 @@ def _server_settings(
     return ServerSettings(
         host=config.host,
         port=config.port,
-        access=AccessRules(
-            origins=frozenset(config.origins),
-            tokens=frozenset(tokens),
-            token_names=tokens if isinstance(tokens, Mapping) else {},
-            metrics_public=config.metrics_public,
-            max_connections=limits.max_connections,
-            max_connections_per_address=limits.max_connections_per_address,
-        ),
+        access=_access(config, tokens),
         web_files=web_files,
         send_timeout_s=limits.send_timeout_s,
         grace_s=limits.grace_s,
+    )
+
+
+def _access(config: Config, tokens: frozenset[str] | Mapping[str, str]) -> AccessRules:
+    """The same at both doors."""
+    limits = config.limits
+    return AccessRules(
+        origins=frozenset(config.origins),
+        tokens=frozenset(tokens),
+        token_names=tokens if isinstance(tokens, Mapping) else {},
+        metrics_public=config.metrics_public,
+        max_connections=limits.max_connections,
+        max_connections_per_address=limits.max_connections_per_address,
     )

@@ -11,8 +11,9 @@ import signal
 import sys
 import tomllib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,7 +23,7 @@ from voicepipe.config import Config, EnginesConfig, TokenConfig, parse_config
 from voicepipe.conversation import Call, check_out, converse, load_clips, spoken_question
 from voicepipe.engines.base import Engines
 from voicepipe.engines.table import find_models, has_turn_model, is_url, load
-from voicepipe.errors import ConfigError, EngineError, RecordingError, Refused, VoicepipeError
+from voicepipe.errors import ConfigError, EngineError, MissingExtra, RecordingError, Refused, VoicepipeError
 from voicepipe.models.named import check_named
 from voicepipe.models.place import default_root
 from voicepipe.models.progress import TerminalReporter, size_text
@@ -39,6 +40,9 @@ from voicepipe.signals import (
     sigterm_raises,
     status_of_signal,
 )
+
+if TYPE_CHECKING:
+    from voicepipe.listener import ApiListener
 
 DEFAULT_URL = "ws://127.0.0.1:8765"
 BUDGET_MS = (1.0, 60_000.0)
@@ -137,6 +141,12 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--admission",
         choices=("none", "count", "token-bucket", "aimd", "gradient", "vegas", "deadline"),
         help="who gets a session below that number (default deadline: as long as turns can be in time)",
+    )
+    parser.add_argument(
+        "--api-port",
+        type=int,
+        metavar="N",
+        help="serve OpenAI's /v1/chat/completions there, beside the sessions and out of their way (default none)",
     )
     parser.add_argument("--check", action="store_true", help="check the configuration, print it, exit")
     _add_engines(parser)
@@ -271,6 +281,7 @@ def _config(args: argparse.Namespace) -> Config:
         "": {
             "host": getattr(args, "host", None),
             "port": getattr(args, "port", None),
+            "api_port": getattr(args, "api_port", None),
             "operating_point": args.operating_point,
             "enforcement": args.enforcement,
             "budget_ms": _budget_ms(args),
@@ -351,9 +362,29 @@ def _serve(args: argparse.Namespace) -> int:
     if args.check:
         print(msgspec.json.format(msgspec.json.encode(config), indent=2).decode())
         return 0
-    with _recorders(args) as recorders:
+    with _recorders(args) as recorders, ExitStack() as stack:
+        api = _api_listener(config)
+        if api is not None:
+            stack.enter_context(closing(api))
         loader = _loader(config, _store())
-        return asyncio.run(_serve_until_told(config, loader, recorders, tokens))
+        return asyncio.run(_serve_until_told(config, loader, recorders, tokens, api))
+
+
+def _api_listener(config: Config) -> ApiListener | None:
+    """The second listener, where one is wanted. Raises MissingExtra, PortInUse and EnvironmentFailure."""
+    if config.api_port is None:
+        return None
+    try:
+        from voicepipe.api import ApiSettings
+        from voicepipe.listener import ApiListener
+    except ModuleNotFoundError as exc:
+        raise MissingExtra(
+            f"{exc.name} is not installed; --api-port needs the extra: "
+            "pip install 'voicepipe-realtime[api]' (from a checkout: pip install '.[api]')"
+        ) from None
+    limits = config.limits
+    settings = ApiSettings(limits.max_text_tokens, limits.send_timeout_s)
+    return ApiListener(config.host, config.api_port, settings, max_connections=limits.max_connections)
 
 
 def _recorders(args: argparse.Namespace) -> AbstractContextManager[Recorders]:
@@ -393,7 +424,11 @@ def _read_token(name: str, where: TokenConfig, environ: Mapping[str, str]) -> st
 
 
 async def _serve_until_told(
-    config: Config, loader: Callable[[], Engines], recorders: Recorders, tokens: Mapping[str, str]
+    config: Config,
+    loader: Callable[[], Engines],
+    recorders: Recorders,
+    tokens: Mapping[str, str],
+    api: ApiListener | None,
 ) -> int:
     once, twice = asyncio.Event(), asyncio.Event()
     ready: list[Serving] = []
@@ -419,21 +454,24 @@ async def _serve_until_told(
             web_files=browser_dir(),
             on_listening=listening,
             recorders=recorders,
+            api=api,
         ) as served:
             ready.append(served)
             print(_ready_text(config, served), flush=True)
+            if api is not None:
+                print(f"texts: http://{_authority(config.host, api.port)}/v1/chat/completions", flush=True)
             await once.wait()
             print("draining; a second signal ends at once", flush=True)
             async with asyncio.TaskGroup() as group:
                 hurry = group.create_task(_stop_at_once(served, twice), name="stop at once")
-                await served.server.stop(config.limits.grace_s)
+                await served.stop(config.limits.grace_s)
                 hurry.cancel()
     return 0
 
 
 async def _stop_at_once(served: Serving, twice: asyncio.Event) -> None:
     await twice.wait()
-    await served.server.stop(0.0)
+    await served.stop(0.0)
 
 
 def _authority(host: str, port: int) -> str:

@@ -21,6 +21,7 @@ Enforcement = Literal["degrade", "enforce", "observe"]
 Rung = Literal["short-clause", "no-second-pass", "small-model", "acknowledge"]
 EngineSet = Literal["default", "scripted"]
 PolicyName = Literal["none", "count", "token-bucket", "aimd", "gradient", "vegas", "deadline"]
+LlmPool = Literal["dedicated", "shared", "monolithic"]
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=1, le=10_000)]
@@ -44,6 +45,8 @@ DEFAULT_INSTRUCTIONS = "You are a helpful voice assistant. Answer in one or two 
 
 
 NO_TURN_MODEL = "none"
+API_TEXT_SLOTS = 4
+"""Where an API is served and nothing else is said."""
 
 
 class ScriptedConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -99,10 +102,16 @@ class EnginesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Threads of the embedded model and voice; recognition has one. More than the machine has cores is
     catastrophic, not slow."""
     context_tokens: Annotated[int, Meta(ge=256, le=1_048_576)] = 2048
-    """Context of each session's slot, in tokens."""
+    """Context of each slot, of a session or for a text, in tokens."""
     memory_tokens: Annotated[int, Meta(ge=64, le=1_048_576)] = 512
     """Of what was said before the newest message, so much is shown to the embedded model, and half of it once there
     is more. Looking back costs time: on two cores 250 more tokens make a turn some 20 ms later."""
+    text_slots: Annotated[int, Meta(ge=0, le=16)] = 0
+    """Slots of the embedded model for texts that nobody waits to hear, beside those of the sessions; 0 is none, and
+    with `api_port` set four."""
+    llm_pool: LlmPool = "dedicated"
+    """How texts share the model with voice: "dedicated" makes them in slack only, "shared" whenever no voice chunk
+    waits, "monolithic" in the order in which replies and texts were asked for (for experiments)."""
     scripted: ScriptedConfig = ScriptedConfig()
 
 
@@ -197,6 +206,10 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     turn_s: Seconds = 300.0
     """The longest turn; it is committed where it stands."""
     engine_timeout_s: Seconds = 10.0
+    max_waiting_texts: Annotated[int, Meta(ge=0, le=10_000)] = 16
+    """Texts that may wait for a slot; more are refused."""
+    max_text_tokens: Annotated[int, Meta(ge=1, le=1_048_576)] = 1024
+    """The longest text, and how long one is where the request does not say."""
     send_timeout_s: Seconds = 5.0
     """A client that does not take a frame for so long is let go."""
     grace_s: Seconds = 10.0
@@ -206,6 +219,8 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     host: Host = "127.0.0.1"
     port: Port = 8765
+    api_port: Port | None = None
+    """Where `/v1/chat/completions` is served, on the same host; 0 takes any free port. Not set: nowhere."""
     operating_point: OperatingPoint = "fast"
     enforcement: Enforcement = "degrade"
     budget_ms: Annotated[float, Meta(ge=1, le=60_000)] = 200.0
@@ -250,7 +265,20 @@ def parse_config(values: Mapping[str, object]) -> Config:
     if len(set(config.acknowledge.texts)) < len(config.acknowledge.texts):
         text = "acknowledge.texts: the same text twice; none is to be heard twice in a row"
         raise ConfigError(text, field="acknowledge.texts")
-    return config
+    return _with_text_slots(config)
+
+
+def _with_text_slots(config: Config) -> Config:
+    """An API needs some. Raises ConfigError where there can be none."""
+    engines = config.engines
+    if config.api_port is None:
+        return config
+    if engines.kind == "default" and "://" in engines.llm:
+        text = "api_port (--api-port): the model is behind a URL, which serves texts itself"
+        raise ConfigError(text, field="api_port")
+    if engines.text_slots:
+        return config
+    return msgspec.structs.replace(config, engines=msgspec.structs.replace(engines, text_slots=API_TEXT_SLOTS))
 
 
 def _check_llm(spec: str) -> None:

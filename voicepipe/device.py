@@ -74,6 +74,7 @@ class _Job:
     answer: Callable[[Outcome], None]
     queued: float
     is_whole: Callable[[Any], bool]
+    on_run: Callable[[Work], None]
 
 
 @dataclass(slots=True)
@@ -110,6 +111,10 @@ def _always(result: Any) -> bool:
 
 def _at_once() -> None:
     """There is nothing to be done before."""
+
+
+def _fixed(work: Work) -> None:
+    """The chunk has one size."""
 
 
 class Device:
@@ -183,12 +188,14 @@ class Device:
         answer: Callable[[Outcome], None],
         is_whole: Callable[[Any], bool] = _always,
         before: Callable[[], None] = _at_once,
+        on_run: Callable[[Work], None] = _fixed,
     ) -> None:
         """Run `call` when its time comes, and `before` on the loop's thread just before that. `answer` is called
         exactly once and not before this returns, unless the session leaves before. `is_whole` tells from a result
-        whether the chunk did all that it was to do."""
+        whether the chunk did all that it was to do. `on_run` is told, on the loop and maybe before this returns,
+        that it cannot be taken back any more, and which size it has."""
         now = self._loop.time()
-        self._jobs[work.key] = _Job(before, call, blocking, answer, now, is_whole)
+        self._jobs[work.key] = _Job(before, call, blocking, answer, now, is_whole, on_run)
         for command in self._scheduler.on_submit(work, now):
             if isinstance(command, Run):
                 self._start(command, now)
@@ -250,6 +257,7 @@ class Device:
     def _start(self, command: Run, granted: float) -> None:
         work, job = command.work, self._jobs[command.work.key]
         self._running[work.session] = self._running.get(work.session, 0) + 1
+        job.on_run(work)
         chunk = self._run(command, max(granted, job.queued))
         task = self._group.create_task(chunk, name=f"{work.kind}@{command.lane}")
         if not job.blocking:
@@ -309,7 +317,9 @@ class Device:
             log.error("%s chunk failed: %s", work.kind, type_and_place(exc))
             return Failed(work, EngineError(f"the {work.kind.stage} engine failed: {type(exc).__name__}"))
         whole = job.is_whole(result)
-        timing = LaneTiming(job.queued, span.started, span.finished, granted, command.blocked_s, whole=whole)
+        began, ended = span.started, span.finished
+        blocked_s, background_s = command.blocked_s, command.background_s
+        timing = LaneTiming(job.queued, began, ended, granted, blocked_s, background_s, whole=whole)
         self._observe(work, timing, command.lane)
         return Done(work, timing, result)
 

@@ -7,6 +7,7 @@
     ├── Refused              no session for this request: reason and the time to come back
     ├── EngineError          an engine failed; costs its own turn
     │   ├── EngineTimeout, EngineUnavailable, EngineBusy
+    │   └── PromptRefused, PromptTooLong
     ├── ModelError           a model is missing, corrupt or cannot be fetched
     │   ├── ModelMissing, ModelCorrupt, IndexUnreachable, UnknownModel
     ├── UsageError           wrong argument or file; exit status 2
@@ -143,6 +144,18 @@ class EngineBusy(EngineError):
     """All slots of an engine are leased."""
 
     code = "engine_busy"
+
+
+class PromptRefused(EngineError):
+    """The model's chat template does not take these messages."""
+
+    code = "bad_prompt"
+
+
+class PromptTooLong(PromptRefused):
+    """The prompt leaves no room for an answer in the context."""
+
+    code = "context_length_exceeded"
 
 
 class ModelError(VoicepipeError):

@@ -80,6 +80,7 @@ def turn_entry(session: str, record: TurnRecord) -> Entry:
             for stage, share in record.stages.items()
         },
         "parts": _parts(record.parts),
+        "blocked_by": {"background": as_ms(record.background_s)},
         "blame": None if record.blame is None else blame_entry(record.blame),
         "speculation": {
             "hit": ahead.hit,

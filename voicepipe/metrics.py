@@ -23,14 +23,17 @@ from prometheus_client.registry import Collector
 
 from voicepipe.core.admission import AdmissionSnapshot
 from voicepipe.core.cost import CostSnapshot
-from voicepipe.core.events import Stage, Verdict
+from voicepipe.core.events import Stage, Verdict, WorkClass
 from voicepipe.core.overload import OverloadSnapshot
 
 VERDICTS = tuple(verdict.value for verdict in Verdict)
 STAGES = tuple(stage.value for stage in Stage)
-LEASE_KINDS = ("session", "llm")
+LEASE_KINDS = ("session", "llm", "text")
 DECISIONS = ("admitted", "refused", "waiting")
 WAITS = ("admitted", "refused", "left")
+CLASSES = tuple(klass.name.lower() for klass in WorkClass)
+TEXT_KINDS = ("prefill", "decode")
+TEXT_OUTCOMES = ("stop", "length", "cancelled", "failed", "refused")
 
 _GAP_BUCKETS_S = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 _LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
@@ -129,6 +132,7 @@ class Metrics:
         self._define_admission(registry)
         self._define_turns(registry)
         self._define_work(registry)
+        self._define_texts(registry)
 
     def _define_sessions(self, registry: CollectorRegistry) -> None:
         self._sessions = Gauge("voicepipe_sessions_active", "Sessions from admission to close", registry=registry)
@@ -203,6 +207,17 @@ class Metrics:
             "voicepipe_engine_failures", "Engine calls that failed", ["stage"], registry=registry
         )
         self._busy = Counter("voicepipe_device_busy_seconds", "Device time used", ["stage"], registry=registry)
+        self._busy_by_class = Counter(
+            "voicepipe_device_class_busy_seconds",
+            "Device time used, by who goes first",
+            ["class"],
+            registry=registry,
+        )
+        self._blocked = Counter(
+            "voicepipe_turn_blocked_by_background_seconds",
+            "What background added to the felt gaps of turns",
+            registry=registry,
+        )
         self._chunks = Counter("voicepipe_chunks", "Chunks run by a device", ["stage", "class"], registry=registry)
         self._overruns = Counter(
             "voicepipe_chunk_overruns", "Chunks that took longer than their bound", ["stage"], registry=registry
@@ -221,6 +236,23 @@ class Metrics:
             self._engine_failures.labels(stage)
             self._busy.labels(stage)
             self._overruns.labels(stage)
+
+    def _define_texts(self, registry: CollectorRegistry) -> None:
+        self._text_tokens = Counter(
+            "voicepipe_text_tokens",
+            "Tokens read and made for texts that nobody waits to hear",
+            ["kind"],
+            registry=registry,
+        )
+        self._texts = Counter("voicepipe_texts", "Texts ended", ["outcome"], registry=registry)
+        self._texts_running = Gauge("voicepipe_texts_running", "Texts that have a slot", registry=registry)
+        self._texts_waiting = Gauge("voicepipe_texts_waiting", "Texts that wait for a slot", registry=registry)
+        for kind in TEXT_KINDS:
+            self._text_tokens.labels(kind)
+        for outcome in TEXT_OUTCOMES:
+            self._texts.labels(outcome)
+        for klass in CLASSES:
+            self._busy_by_class.labels(klass)
 
     # --- sessions
 
@@ -284,6 +316,7 @@ class Metrics:
         known = _known(stage, STAGES)
         self._chunks.labels(known, self._classes(chunk_class)).inc()
         self._busy.labels(known).inc(service_s)
+        self._busy_by_class.labels(_known(chunk_class, CLASSES)).inc(service_s)
 
     def chunk_overran(self, stage: str) -> None:
         self._overruns.labels(_known(stage, STAGES)).inc()
@@ -307,6 +340,21 @@ class Metrics:
 
     def non_finite_samples(self, n_samples: int) -> None:
         self._non_finite.inc(n_samples)
+
+    def turn_blocked(self, background_s: float) -> None:
+        self._blocked.inc(background_s)
+
+    # --- texts
+
+    def text_tokens(self, kind: str, tokens: int) -> None:
+        self._text_tokens.labels(_known(kind, TEXT_KINDS)).inc(tokens)
+
+    def text_ended(self, outcome: str) -> None:
+        self._texts.labels(_known(outcome, TEXT_OUTCOMES)).inc()
+
+    def texts_changed(self, running: int, waiting: int) -> None:
+        self._texts_running.set(running)
+        self._texts_waiting.set(waiting)
 
     # --- out
 

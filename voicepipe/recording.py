@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from voicepipe import __version__
 from voicepipe.core.events import WorkKind
-from voicepipe.core.scheduler import Scheduler
+from voicepipe.core.scheduler import Pool, Scheduler
 from voicepipe.core.turn import Turns
 from voicepipe.core.turn_state import TurnSettings
 from voicepipe.filing import Format, Writer
@@ -53,11 +53,18 @@ class Tape:
         return cast(Turns, _StandIn(turns, partial(self._note, session), drawn))
 
     def scheduler(
-        self, placement: Mapping[WorkKind, str], capacity: Mapping[str, int], *, max_queued: int | None = None
+        self,
+        placement: Mapping[WorkKind, str],
+        capacity: Mapping[str, int],
+        *,
+        max_queued: int | None = None,
+        pool: Pool | None = None,
     ) -> Scheduler:
         args: dict[str, Any] = {"placement": dict(placement), "capacity": dict(capacity)}
         if max_queued is not None:
             args["max_queued"] = max_queued
+        if pool is not None:
+            args["pool"] = pool
         self._made(SCHEDULER, Scheduler, **args)
         return cast(Scheduler, _StandIn(Scheduler(**args), partial(self._note, SCHEDULER)))
 

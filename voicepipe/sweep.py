@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from voicepipe.audio import Samples
+from voicepipe.core.background import text_variant
 from voicepipe.core.clauses import ClauseSplitter
 from voicepipe.core.endpoint import RATE_HZ
 from voicepipe.core.events import Load, Way, WorkKind
@@ -31,6 +32,9 @@ from voicepipe.engines.base import (
     Generation,
     Llm,
     Prompt,
+    Text,
+    TextPool,
+    TextRequest,
     Tts,
     Vad,
     VadStream,
@@ -47,6 +51,10 @@ SYSTEM = ChatMessage("system", "You are a voice assistant. Answer in one short s
 QUESTIONS = ("What is the capital of France?", "How long should I boil an egg?", "Why is the sky blue?")
 BEHIND_S = 0.1
 """So much more has been heard by a final that comes right behind a partial."""
+LONG_QUESTION = "Why is the sky blue during the day and red in the evening? Explain it to a child, step by step."
+"""Long enough to be read in chunks of several sizes, and to be answered at some length."""
+READING, WRITING = (4, 8, 16, 2), (1, 2, 4)
+"""Tokens of a chunk."""
 CLAUSES = ("Sure.", "That is a good question.", "It takes about eight minutes in boiling water.")
 MAX_TOKENS = 16
 MAX_PIECES = 3
@@ -81,6 +89,8 @@ async def sweep(
             partial(_think, meter, engines.llm, ways),
             partial(_speak, meter, engines.tts),
         ]
+        if engines.texts is not None:
+            parts.append(partial(_write_texts, meter, engines.texts))
         for part in parts:
             if number == 0 or clock() < until:
                 await part()
@@ -155,6 +165,35 @@ async def way_to_clause(meter: Meter, llm: Llm, generation: Generation) -> tuple
     clauses += splitter.flush() if finished else []
     generation.cancel()
     return way, clauses[0] if clauses else ""
+
+
+async def _write_texts(meter: Meter, pool: TextPool) -> None:
+    """Every number of texts that may be written at once, each in several sizes."""
+    request = TextRequest((SYSTEM, ChatMessage("user", LONG_QUESTION)), 4 * sum(WRITING) * pool.slots)
+    texts: list[Text] = []
+    try:
+        for _ in range(pool.slots):
+            text = pool.open(request)
+            texts.append(text)
+            while (size := text.next_size()).variant != "decode":
+                units = READING[len(texts) % len(READING)] if size.variant == "prefill" else size.units
+                load = Load(pool.name, min(units, size.units), size.context, size.variant)
+                step = partial(pool.step, (text,), round(load.units))
+                await meter.run(WorkKind.GENERATE, load, pool.placement, step)
+            await _write_rows(meter, pool, texts)
+    finally:
+        for text in texts:
+            text.close()
+
+
+async def _write_rows(meter: Meter, pool: TextPool, texts: Sequence[Text]) -> None:
+    for units in WRITING:
+        context = sum(text.next_size().context for text in texts)
+        load = Load(pool.name, units, context, text_variant(len(texts)))
+        steps, _ = await meter.run(WorkKind.GENERATE, load, pool.placement, partial(pool.step, tuple(texts), units))
+        if any(step.finish for step in steps):
+            meter.chunks.pop()  # it had less to do
+            return
 
 
 async def _speak(meter: Meter, tts: Tts) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voicepipe.core.blame import SHARES, Chunk, blame, listened, share, shares_of, split
+from voicepipe.core.blame import SHARES, Chunk, background_s, blame, listened, share, shares_of, split
 from voicepipe.core.budget import Ledger
 from voicepipe.core.events import (
     BlameKind,
@@ -350,3 +350,30 @@ def test_what_is_injected_is_blamed(
     assert sum(part.seconds for part in record.parts) == pytest.approx(record.felt_estimate_s, abs=1e-9)
     split_again = sum(s.wait_s + s.service_s for s in record.stages.values())
     assert split_again == pytest.approx(record.felt_estimate_s, abs=1e-3)
+
+
+def test_background_counts_only_on_the_path_and_only_its_part() -> None:
+    """Two lower classes had the device for 20 ms, background for 15 of them; half of that is before the span."""
+    one = chunk(10.0, 10.05, 10.1, Waits(lower_s=0.02, background_s=0.015))
+    assert background_s(10.01, 10.2, [one]) == pytest.approx(0.0075)
+    assert background_s(10.0, 10.2, [one, chunk(10.1, 10.2, 10.3, Waits(lower_s=0.1))]) == pytest.approx(0.015)
+    assert background_s(10.03, 10.2, [one]) == 0.0
+
+
+def test_a_record_tells_how_long_background_held_the_turn_up() -> None:
+    """What waited before the speech end was not felt."""
+    ledger = Ledger(1, budget_s=0.2, downlink_s=0.01)
+    ledger.on_soft_end(10.0, 10.03)
+    ledger.on_service(Stage.ASR, Timing(9.9, 9.95, 10.0), Waits(lower_s=0.05, background_s=0.05))
+    ledger.on_reply_begun(10.03)
+    ledger.on_service(Stage.LLM, Timing(10.03, 10.08, 10.1), Waits(lower_s=0.05, background_s=0.05))
+    ledger.on_clause(10.1)
+    ledger.on_service(Stage.TTS, Timing(10.1, 10.12, 10.14), Waits(lower_s=0.01, background_s=0.01))
+    ledger.on_audio(10.14)
+    ledger.on_commit(10.1)
+    ledger.on_sent(10.15)
+    record = ledger.record(now=11.0)
+    assert record.background_s == pytest.approx(0.06)
+    assert (
+        record.background_s <= sum(part.seconds for part in record.parts if part.kind is BlameKind.BLOCKING) + 1e-9
+    )

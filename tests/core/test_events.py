@@ -26,6 +26,7 @@ def test_every_kind_of_work_belongs_to_one_stage() -> None:
         WorkKind.WARM: Stage.LLM,
         WorkKind.THINK: Stage.LLM,
         WorkKind.SPEAK: Stage.TTS,
+        WorkKind.GENERATE: Stage.LLM,
     }
 
 

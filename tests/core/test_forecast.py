@@ -23,6 +23,35 @@ def work(kind: WorkKind, ident: int = 1) -> Work:
     return Work(ident, "s", 1, 1, 0, kind, WorkClass.STARTED, 10.0)
 
 
+def rows(units: float) -> Load:
+    return Load("llm", units, variant="decode-1")
+
+
+def test_sizes_are_offered_up_to_the_longest_bound() -> None:
+    """Smallest first; 10 ms a token, and bounds of half as much again."""
+    one = Forecaster()
+    one.seed([Measured(WorkKind.GENERATE, rows(n), 0.01 * n) for n in (1, 2, 4, 8)] * 5)
+    sizes = [rows(n) for n in (1, 2, 4, 8)]
+    offered = one.offer(work(WorkKind.GENERATE), sizes, 1, 0.07)
+    assert offered.load == rows(1) and offered.bound_s == pytest.approx(0.01 * PROFILE_MARGIN, rel=0.1)
+    assert [offer.load for offer in offered.larger] == [rows(2), rows(4)]
+    assert all(offer.bound_s <= 0.07 for offer in offered.larger)
+
+
+def test_the_smallest_size_is_offered_however_long_it_takes() -> None:
+    """Else it would never run."""
+    one = Forecaster()
+    one.seed([Measured(WorkKind.GENERATE, rows(n), 0.1 * n) for n in (1, 2)] * 5)
+    offered = one.offer(work(WorkKind.GENERATE), [rows(1), rows(2)], 1, 0.05)
+    assert offered.load == rows(1) and offered.larger == ()
+
+
+def test_while_nothing_is_known_there_is_one_size() -> None:
+    """And no bound: it runs where nobody is expected."""
+    offered = Forecaster().offer(work(WorkKind.GENERATE), [rows(1), rows(2), rows(4)], 1, 0.05)
+    assert (offered.load, offered.bound_s, offered.larger) == (rows(2), 0.0, ())
+
+
 def seeded() -> Forecaster:
     """Decode 100 ms, prefill 40, decode step 20, first audio 50; a way of 40 + 60 ms."""
     one = Forecaster({WorkKind.HEAR: "ears", WorkKind.THINK: "cpu"})

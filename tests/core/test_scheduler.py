@@ -8,15 +8,17 @@ from math import floor, inf
 
 import pytest
 
-from voicepipe.core.events import Work, WorkClass, WorkKind
+from voicepipe.core.events import Load, Offer, Work, WorkClass, WorkKind
 from voicepipe.core.scheduler import (
     LAPSE_S,
     Discard,
     DiscardReason,
     LaneSnapshot,
+    Pool,
     Reject,
     Run,
     Scheduler,
+    SchedulerCommand,
     SchedulerSnapshot,
     is_stale,
 )
@@ -25,8 +27,8 @@ from voicepipe.core.waiting import AGE_LIMIT_S, latest_start
 PLACEMENT = dict.fromkeys(WorkKind, "main") | {WorkKind.HEAR: "ears"}
 
 
-def scheduler(**more: int) -> Scheduler:
-    return Scheduler(PLACEMENT, {"main": 1, "ears": 1}, **more)
+def scheduler(*, max_queued: int = 256, pool: Pool = Pool.DEDICATED) -> Scheduler:
+    return Scheduler(PLACEMENT, {"main": 1, "ears": 1}, max_queued=max_queued, pool=pool)
 
 
 def work(
@@ -615,3 +617,130 @@ def test_what_waits_for_a_lane_can_be_asked() -> None:
     assert not one.has_waiting(WorkKind.HEAR)
     one.on_done(work(1), 0.1, 0.1)
     assert not one.has_waiting(WorkKind.THINK)
+
+
+# --- texts
+
+
+def text(ident: int, bounds_s: tuple[float, ...] = (0.01,), since: float | None = None) -> Work:
+    """Of as many sizes, of 1, 2, 3 units."""
+    first, *larger = [Offer(Load("m", units, 0, "decode-1"), bound_s) for units, bound_s in enumerate(bounds_s, 1)]
+    base = Work(ident, "texts", 0, 0, 0, WorkKind.GENERATE, WorkClass.BACKGROUND, bound_s=first.bound_s)
+    return replace(base, load=first.load, larger=tuple(larger), since=since)
+
+
+def units(commands: list[SchedulerCommand]) -> list[float]:
+    """Of what runs."""
+    loads = [command.work.load for command in commands if isinstance(command, Run)]
+    return [load.units for load in loads if load is not None]
+
+
+@pytest.mark.parametrize(
+    ("pool", "slack_s", "expected"),
+    [
+        (Pool.DEDICATED, 0.011, []),
+        (Pool.DEDICATED, 0.013, [1]),
+        (Pool.DEDICATED, 0.025, [2]),
+        (Pool.DEDICATED, 0.05, [3]),
+        (Pool.DEDICATED, None, [3]),
+        (Pool.SHARED, 0.0, [3]),
+        (Pool.MONOLITHIC, 0.0, [3]),
+    ],
+)
+def test_a_text_gets_the_largest_size_that_fits_the_smallest_slack(
+    pool: Pool, slack_s: float | None, expected: list[float]
+) -> None:
+    """Where it is not dedicated, slack does not matter."""
+    one = scheduler(pool=pool)
+    if slack_s is not None:
+        one.on_reserve("a", 10.0 + slack_s, 10.0)
+        one.on_reserve("b", 11.0, 10.0)
+    assert units(one.on_submit(text(1, (0.01, 0.02, 0.04)), 10.0)) == expected
+
+
+def test_the_size_that_runs_is_the_one_that_is_judged() -> None:
+    """By its own bound."""
+    one = scheduler()
+    (run,) = one.on_submit(text(1, (0.01, 0.04)), 0.0)
+    assert isinstance(run, Run) and run.work.bound_s == 0.04
+    one.on_done(run.work, 0.03)
+    assert one.snapshot().lanes["main"].overruns == 0
+
+
+@pytest.mark.parametrize("pool", [Pool.DEDICATED, Pool.SHARED])
+def test_voice_goes_before_a_text(pool: Pool) -> None:
+    """At every chunk, whoever came first."""
+    one = scheduler(pool=pool)
+    one.on_submit(work(1), 0.0)
+    one.on_submit(text(2, since=-9.0), 0.0)
+    one.on_submit(work(3, klass=WorkClass.AHEAD), 1.0)
+    assert one.on_done(work(1), 2.0) == [Run(work(3, klass=WorkClass.AHEAD), "main")]
+
+
+def test_in_a_monolithic_pool_a_text_that_came_first_goes_on() -> None:
+    """A reply waits until the older generation is done; the chunk of a newer one comes after it. What is no
+    generation waits for neither."""
+    one, reply = scheduler(pool=Pool.MONOLITHIC), work(10, klass=WorkClass.STARTED)
+    one.on_submit(text(1, since=1.0), 1.0)
+    assert one.on_submit(reply, 2.0) == []
+    speak = work(11, WorkKind.SPEAK, WorkClass.AHEAD)
+    one.on_submit(speak, 2.0)
+    one.on_submit(text(2, since=1.0), 3.0)
+    assert one.on_done(text(1), 4.0) == [Run(speak, "main")]
+    assert one.on_done(speak, 5.0) == [Run(text(2), "main")]
+    one.on_submit(text(3, since=2.5), 6.0)
+    assert one.on_done(text(2), 7.0) == [Run(reply, "main")]
+
+
+def test_in_a_monolithic_pool_later_steps_of_a_reply_keep_its_place() -> None:
+    """It came before the text; a reply that is made anew has come anew."""
+    one = scheduler(pool=Pool.MONOLITHIC)
+    one.on_submit(work(1), 1.0)
+    one.on_submit(text(2, since=2.0), 2.0)
+    one.on_submit(work(3), 3.0)
+    assert one.on_done(work(1), 4.0) == [Run(work(3), "main")]
+    one.on_submit(work(4, revision=1), 5.0)
+    assert one.on_done(work(3), 6.0) == [Run(text(2), "main")]
+
+
+def test_a_promoted_reply_keeps_its_place_in_a_monolithic_pool() -> None:
+    one = scheduler(pool=Pool.MONOLITHIC)
+    one.on_submit(text(1, since=1.0), 1.0)
+    one.on_submit(work(2), 2.0)
+    one.on_submit(text(3, since=2.5), 2.5)
+    one.on_promote("a", 1, 3.0)
+    assert one.on_done(text(1), 4.0) == [Run(work(2, klass=WorkClass.STARTED), "main")]
+
+
+@pytest.mark.parametrize(("pool", "expected"), [(Pool.DEDICATED, (0.5, 0.5)), (Pool.MONOLITHIC, (2.5, 2.5))])
+def test_a_run_tells_how_long_background_held_it_up(pool: Pool, expected: tuple[float, float]) -> None:
+    """The rest of the chunk that ran, and in a monolithic pool the ones that went first."""
+    one, reply = scheduler(pool=pool), started(10, deadline=9.0, bound_s=0.1)
+    one.on_submit(text(1, since=0.0), 0.0)
+    one.on_submit(reply, 0.5)
+    one.on_submit(text(2, since=0.0), 0.75)
+    commands = one.on_done(text(1), 1.0)
+    if pool is Pool.MONOLITHIC:
+        commands = one.on_done(text(2), 3.0)
+    (run,) = commands
+    assert isinstance(run, Run) and run.work == reply
+    assert (run.blocked_s, run.background_s) == expected
+
+
+def test_a_text_that_fits_passes_background_that_does_not() -> None:
+    """A second pass of 200 ms waits for more slack than a chunk of 10."""
+    one = scheduler()
+    one.on_reserve("a", 10.05, 10.0)
+    assert one.on_submit(background(1, 0.2), 10.0) == []
+    assert units(one.on_submit(text(2, (0.01,)), 10.0)) == [1]
+    assert one.on_unreserve("a", 10.0) == []
+    assert one.on_done(text(2), 10.01) == [Run(background(1, 0.2), "main")]
+
+
+def test_a_text_that_waits_for_slack_wakes_when_a_claim_lapses() -> None:
+    """As all background does."""
+    one = scheduler()
+    one.on_reserve("a", 10.0, 10.0)
+    assert one.on_submit(text(1), 10.0) == []
+    assert one.next_deadline() == 10.0 + LAPSE_S
+    assert units(one.on_timer(10.0 + LAPSE_S)) == [1]

@@ -11,7 +11,7 @@ from voicepipe.config import EnginesConfig
 from voicepipe.engines.table import Models, find_models, is_url, load, plan
 from voicepipe.errors import MissingExtra, ModelMissing
 
-KINDS = {"hear", "partial", "final", "judge", "second-pass", "warm", "think", "speak"}
+KINDS = {"hear", "partial", "final", "judge", "second-pass", "warm", "think", "speak", "generate"}
 
 
 def test_scripted_engines_need_no_model() -> None:

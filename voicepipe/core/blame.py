@@ -113,6 +113,18 @@ def split(
     return [Part(stage, kind, spent[kind]) for kind in BlameKind if kind in spent]
 
 
+def background_s(begin: float, end: float, chunks: Iterable[Chunk]) -> float:
+    """How much of the time from `begin` to `end` background kept these chunks from the device."""
+    blocked_s = 0.0
+    for chunk in chunks:
+        queued, waits = chunk.timing.queued, chunk.waits
+        if waits.background_s:
+            # Which of the lower classes ran first is not told, so they count in proportion.
+            stretch_s = min(queued + waits.lower_s, end) - max(queued, begin)
+            blocked_s += max(0.0, stretch_s) * waits.background_s / waits.lower_s
+    return blocked_s
+
+
 def share(stage: Stage, parts: Iterable[Part]) -> Share:
     """The stage's sums over a split path."""
     own = [part for part in parts if part.stage is stage]

@@ -15,11 +15,11 @@ How each stage's time is split, and what lateness is blamed on, is told in `core
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isclose
 
-from voicepipe.core.blame import SHARES, Chunk, blame, listened, share, split
+from voicepipe.core.blame import SHARES, Chunk, background_s, blame, listened, share, split
 from voicepipe.core.events import (
     BlameKind,
     Forecast,
@@ -236,6 +236,7 @@ class Ledger:
             forecasts=tuple(self._forecasts),
             rungs=tuple(self._rungs),
             ways=tuple(self._ways),
+            background_s=self._background_s() if felt_s is not None else 0.0,
         )
 
     # inner
@@ -308,17 +309,27 @@ class Ledger:
             return [*commit, *made, send]
         return [soft_end, (Stage.ASR, reply.begun), *made, send]
 
-    def _parts(self) -> tuple[Part, ...]:
-        """The critical path, split; in its order."""
-        assert self._speech_end is not None and self._sent is not None
-        parts: list[Part] = []
+    def _spans(self) -> Iterator[tuple[Stage, float, float]]:
+        """(stage, its beginning, its end) along the critical path up to the socket."""
+        assert self._speech_end is not None
         begin = self._speech_end
         for stage, end in self._boundaries():
+            yield stage, begin, end
+            begin = max(begin, end)
+
+    def _background_s(self) -> float:
+        return sum(background_s(begin, end, self._chunks[stage]) for stage, begin, end in self._spans())
+
+    def _parts(self) -> tuple[Part, ...]:
+        """The critical path, split; in its order."""
+        assert self._sent is not None
+        parts: list[Part] = []
+        for stage, begin, end in self._spans():
             if stage is Stage.ENDPOINT:
                 parts += listened(begin, end, self._soft_end_by if end == self._soft_end else self._commit_by)
             else:
                 parts += split(stage, begin, end, self._chunks[stage])
-            begin = max(begin, end)
+        begin = self._sent + self._behind_s
         parts.append(Part(Stage.SEND, BlameKind.CLIENT, self._audible(self._sent) - begin))
         return tuple(parts)
 

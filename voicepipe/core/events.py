@@ -56,6 +56,7 @@ class WorkKind(StrEnum):
     WARM = "warm"  # one Llm step that only reads what the next reply will begin with
     THINK = "think"  # one Llm step
     SPEAK = "speak"  # one Tts step
+    GENERATE = "generate"  # one step of texts that nobody waits to hear
 
     @property
     def stage(self) -> Stage:
@@ -71,6 +72,7 @@ _STAGES = {
     WorkKind.WARM: Stage.LLM,
     WorkKind.THINK: Stage.LLM,
     WorkKind.SPEAK: Stage.TTS,
+    WorkKind.GENERATE: Stage.LLM,
 }
 
 
@@ -118,6 +120,15 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
+class Offer:
+    """One size that a chunk may have."""
+
+    load: Load
+    bound_s: float
+    """Declared upper bound of its service at that size; 0 where none is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """One chunk that a session wants done. Work for a turn that is not committed yet carries the epoch that
     its commit will open, so that a commit makes it current without touching it."""
@@ -138,6 +149,11 @@ class Work:
     """Predicted service that must still follow this chunk before the deadline."""
     load: Load | None = field(default=None, compare=False)
     """What `bound_s` is for; None where nothing is declared."""
+    larger: tuple[Offer, ...] = field(default=(), compare=False)
+    """Sizes beyond it that the chunk may have, smallest first. The scheduler takes one of them where there is
+    slack, and then `load` and `bound_s` of the work that runs are that one's."""
+    since: float | None = field(default=None, compare=False)
+    """Since when what it belongs to has been waited for; None: it has just come."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -176,6 +192,8 @@ class LaneTiming(Timing):
     """From when on the lane was the chunk's: it was queued, and had room, and nothing else went before."""
     blocked_s: float
     """How much of its wait a chunk of a lower class ran on."""
+    background_s: float = 0.0
+    """How much of that was background."""
 
     @property
     def waits(self) -> Waits:
@@ -183,7 +201,8 @@ class LaneTiming(Timing):
         own first instruction."""
         waited_s = self.granted - self.queued
         lower_s = min(self.blocked_s, waited_s)  # the loop learns of an end a little after it
-        return Waits(lower_s, waited_s - lower_s, self.started - self.granted)
+        background_s = min(self.background_s, lower_s)
+        return Waits(lower_s, waited_s - lower_s, self.started - self.granted, background_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,6 +511,8 @@ class Waits:
     """Chunks of its own or a higher class ran."""
     hand_off_s: float = 0.0
     """It had the lane, and its thread had not begun."""
+    background_s: float = 0.0
+    """How much of `lower_s` was background."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -578,6 +599,8 @@ class TurnRecord:
     """Rungs of the ladder that were taken, in order."""
     ways: tuple[Way, ...] = ()
     """How far each of its replies came towards a first clause, in the order in which that was known."""
+    background_s: float = 0.0
+    """How long background chunks held up the critical path: a part of what `parts` has as blocking."""
 
 
 @dataclass(frozen=True, slots=True)

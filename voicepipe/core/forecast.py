@@ -17,12 +17,12 @@ engines: a simulator prices its chunks by the same class.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from voicepipe.core.cost import CostKey, CostModel, CostSnapshot, Sample, Size
-from voicepipe.core.events import Load, Way, Work, WorkKind
+from voicepipe.core.events import Load, Offer, Way, Work, WorkKind
 
 NEWEST_WEIGHT = 0.1
 """Weight of the newest reply, and of the newest size, in what is typical: some twenty count."""
@@ -183,6 +183,16 @@ class Forecaster:
     def mean_s(self, kind: WorkKind, load: Load) -> float | None:
         """What such a chunk is expected to take; None while nothing of its key is known."""
         return self._costs.mean_s(self.key(kind, load), _size(load))
+
+    def offer(self, work: Work, sizes: Sequence[Load], start: int, longest_s: float) -> Work:
+        """The work in the smallest of `sizes` (ascending), and as larger ones those of the others whose bound is
+        known and at most `longest_s`. While nothing is known of the smallest, it has the one numbered `start` and
+        no other."""
+        priced = [Offer(load, self._costs.bound_s(self.key(work.kind, load), _size(load)) or 0.0) for load in sizes]
+        if not priced[0].bound_s:
+            return replace(work, load=sizes[start], bound_s=0.0)
+        larger = tuple(offer for offer in priced[1:] if 0 < offer.bound_s <= longest_s)
+        return replace(work, load=sizes[0], bound_s=priced[0].bound_s, larger=larger)
 
     def outlook(self) -> Outlook:
         """What a turn that begins now is told."""

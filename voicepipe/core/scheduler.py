@@ -14,12 +14,14 @@ A lane runs `capacity` chunks at a time and never takes one back. Every submitte
    does not pass an earlier work of its own session that is late (`core.waiting`).
 
 Background runs only in slack: nothing else waits on its lane, and no turn that has announced a start (`on_reserve`)
-would be made late by its bound.
+would be made late by its bound. Where it may have several sizes, it gets the largest that fits.
+
+What the language model does for texts that nobody waits to hear depends on the pool's layout (`Pool`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
@@ -34,12 +36,25 @@ LAPSE_S = 1.0
 """An announced start that is this long past counts no more: whoever announced it does not come."""
 
 
+class Pool(StrEnum):
+    """How voice and background share the language model."""
+
+    DEDICATED = "dedicated"
+    """Background runs only in slack."""
+    SHARED = "shared"
+    """Voice goes first at every chunk. Background waits for nothing else, and its chunks are large."""
+    MONOLITHIC = "monolithic"
+    """First come, first served: a generation that came earlier goes on until it is done. For experiments."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     work: Work
     lane: str
     blocked_s: float = field(default=0.0, compare=False)
-    """How much of its wait went to a chunk of a lower class that could not be taken back."""
+    """How much of its wait went to chunks of a lower class that could not be taken back, or came first."""
+    background_s: float = field(default=0.0, compare=False)
+    """How much of that was background."""
 
 
 class DiscardReason(StrEnum):
@@ -84,6 +99,7 @@ class SchedulerSnapshot:
 
 _TIMELESS = frozenset({WorkKind.HEAR, WorkKind.SECOND_PASS})
 _REPLY_STAGES = frozenset({Stage.LLM, Stage.TTS})
+_GENERATIONS = frozenset({WorkKind.WARM, WorkKind.THINK, WorkKind.GENERATE})
 
 
 def is_stale(work: Work, epoch: int, revision: int) -> bool:
@@ -101,10 +117,14 @@ class _Lane:
         self.name = name
         self.capacity = capacity
         self.queues = {klass: Queue() for klass in WorkClass}
+        self.line = Queue(is_line=True)
+        """Texts, and in a monolithic pool all generations, in the order in which they came; after the classes."""
         self.running: dict[tuple[str, int], tuple[Work, float]] = {}
         """Each with when it was handed out."""
         self.last_ran = dict.fromkeys(WorkClass, (-inf, -inf))
         """When the last chunk of each class that has ended was handed out, and when it ended."""
+        self.background_s = 0.0
+        """How long chunks of background ran that have ended."""
         self.served = 0
         self.overruns = 0
 
@@ -112,20 +132,40 @@ class _Lane:
     def has_room(self) -> bool:
         return len(self.running) < self.capacity
 
-    def first(self, now: float) -> Waiting | None:
-        for queue in self.queues.values():
+    def firsts(self, now: float) -> Iterator[Waiting]:
+        """Of each queue, in the order of their classes."""
+        for queue in (*self.queues.values(), self.line):
             if queue and (waiting := queue.first(now)) is not None:
-                return waiting
-        return None
+                yield waiting
 
-    def blocked_s(self, work: Work, queued: float) -> float:
-        """How long a lower class ran on while this waited. It began before that, or before a promotion, so that
-        only the last chunk of a class can have."""
-        spans = (span for klass, span in self.last_ran.items() if klass > work.klass)
-        return sum(max(0.0, ended - max(queued, began)) for began, ended in spans)
+    def blocked_s(self, waiting: Waiting, now: float) -> tuple[float, float]:
+        """(how long lower classes ran on while this waited, how long of that background did). What is no background
+        began before this came, or before a promotion, so that only the last chunk of a class can have."""
+        klass, background = waiting.work.klass, WorkClass.BACKGROUND
+        if klass is background:
+            return 0.0, 0.0
+        spans = (span for other, span in self.last_ran.items() if klass < other < background)
+        speculative_s = sum(max(0.0, ended - max(waiting.queued, began)) for began, ended in spans)
+        background_s = self.background_until(now) - waiting.background_s
+        return speculative_s + background_s, background_s
+
+    def background_until(self, now: float) -> float:
+        """How long background has run, chunks that still do included."""
+        running = (now - began for work, began in self.running.values() if work.klass is WorkClass.BACKGROUND)
+        return self.background_s + sum(running)
+
+    def ended(self, work: Work, now: float) -> float:
+        """A chunk has; when it was handed out."""
+        ran, began = self.running.pop(work.key)
+        self.last_ran[ran.klass] = (began, now)
+        if ran.klass is WorkClass.BACKGROUND:
+            self.background_s += now - began
+        self.served += 1
+        return began
 
     def snapshot(self) -> LaneSnapshot:
-        return LaneSnapshot(len(self.running), sum(map(len, self.queues.values())), self.served, self.overruns)
+        queued = sum(map(len, (*self.queues.values(), self.line)))
+        return LaneSnapshot(len(self.running), queued, self.served, self.overruns)
 
 
 class _Reservations:
@@ -169,13 +209,17 @@ class Scheduler:
         capacity: Mapping[str, int],
         *,
         max_queued: int = 256,
+        pool: Pool = Pool.DEDICATED,
     ) -> None:
         """`placement` names each kind's lane, `capacity` each lane's chunks at a time, `max_queued` the works
-        of one class that may wait on one lane."""
+        of one class that may wait on one lane; `pool` is the layout of the language model's."""
         assert set(placement.values()) <= set(capacity)
         self._lanes = {name: _Lane(name, chunks) for name, chunks in capacity.items()}
         self._lane_of = {kind: self._lanes[name] for kind, name in placement.items()}
         self._max_queued = max_queued
+        self._pool = pool
+        self._came: dict[str, tuple[tuple[WorkKind, int, int], float]] = {}
+        """Per session, its newest generation (kind, epoch and revision), and when that came; where it matters."""
         self._waiting: dict[str, dict[int, Waiting]] = {}
         """Per session, by work id."""
         self._newest: dict[str, tuple[int, int]] = {}
@@ -187,21 +231,21 @@ class Scheduler:
         newest = self._newest.get(work.session)
         if newest is not None and is_stale(work, *newest):
             return [Discard(work, DiscardReason.STALE)]
-        lane = self._lane_of[work.kind]
-        if len(lane.queues[work.klass]) >= self._max_queued:
+        lane, queue = self._lane_of[work.kind], self._queue(work)
+        if len(queue) >= self._max_queued:
             return [Reject(work)]
         self._serial += 1
-        waiting = Waiting(work, self._serial, now)
+        waiting = Waiting(work, self._serial, now, background_s=lane.background_until(now))
+        if queue is lane.line:
+            waiting.place = self._place(work, now)
         self._waiting.setdefault(work.session, {})[work.id] = waiting
-        lane.queues[work.klass].push(waiting)
+        queue.push(waiting)
         return self._dispatch(lane, now)
 
     def on_done(self, work: Work, now: float, service_s: float | None = None) -> list[SchedulerCommand]:
         """The chunk has ended; `service_s` as measured, by default the time since it was handed out."""
         lane = self._lane_of[work.kind]
-        ran, began = lane.running.pop(work.key)
-        lane.last_ran[ran.klass] = (began, now)
-        lane.served += 1
+        began = lane.ended(work, now)
         took_s = now - began if service_s is None else service_s
         lane.overruns += took_s > work.bound_s > 0
         return self._dispatch(lane, now)
@@ -223,17 +267,21 @@ class Scheduler:
         """Forget the session."""
         discarded = self._discard(session, lambda work: True, DiscardReason.CLOSED)
         self._newest.pop(session, None)
+        self._came.pop(session, None)
         return discarded + self.on_unreserve(session, now)
 
     def on_promote(self, session: str, epoch: int, now: float) -> list[SchedulerCommand]:
         """Waiting works of this epoch now belong to a started turn; they keep their place in time."""
         for waiting in list(self._waiting.get(session, {}).values()):
-            work, lane = waiting.work, self._lane_of[waiting.work.kind]
+            work = waiting.work
             if work.epoch == epoch and work.klass > WorkClass.STARTED:
-                lane.queues[work.klass].remove(waiting)
-                started = Waiting(replace(work, klass=WorkClass.STARTED), waiting.serial, waiting.queued)
-                self._waiting[session][work.id] = started
-                lane.queues[WorkClass.STARTED].push(started)
+                started = replace(work, klass=WorkClass.STARTED)
+                if self._queue(started) is self._queue(work):  # a line
+                    waiting.work = started
+                    continue
+                self._queue(work).remove(waiting)
+                moved = self._waiting[session][work.id] = replace(waiting, work=started, queue=None)
+                self._queue(started).push(moved)
         return self.on_timer(now)  # it may have been background that was held back
 
     def on_reserve(self, session: str, latest_start_s: float, now: float) -> list[SchedulerCommand]:
@@ -249,7 +297,7 @@ class Scheduler:
     def next_deadline(self) -> float | None:
         """When a reservation lapses that holds background back. Until then time alone lets nothing run: slack
         only shrinks."""
-        if any(lane.has_room and lane.queues[WorkClass.BACKGROUND] for lane in self._lanes.values()):
+        if any(lane.has_room and (lane.queues[WorkClass.BACKGROUND] or lane.line) for lane in self._lanes.values()):
             start = self._reservations.earliest()
             return None if start is None else start + LAPSE_S
         return None
@@ -271,25 +319,59 @@ class Scheduler:
 
     def _dispatch(self, lane: _Lane, now: float) -> list[SchedulerCommand]:
         commands: list[SchedulerCommand] = []
-        while lane.has_room and (waiting := lane.first(now)) is not None:
-            work = waiting.work
-            if work.klass is WorkClass.BACKGROUND and not self._has_slack(work, now):
-                break
+        while lane.has_room and (chosen := self._choice(lane, now)) is not None:
+            waiting, work = chosen
+            blocked_s, background_s = lane.blocked_s(waiting, now)
             self._remove(waiting)
             lane.running[work.key] = (work, now)
-            commands.append(Run(work, lane.name, lane.blocked_s(work, waiting.queued)))
+            commands.append(Run(work, lane.name, blocked_s, background_s))
         return commands
 
-    def _has_slack(self, work: Work, now: float) -> bool:
-        """Without a declared bound it may take for ever, so that nobody may be expected."""
+    def _choice(self, lane: _Lane, now: float) -> tuple[Waiting, Work] | None:
+        """What goes first, and as what it runs. Background that has to wait for slack is passed by what has not."""
+        for waiting in lane.firsts(now):
+            if (work := self._sized(waiting.work, now)) is not None:
+                return waiting, work
+        return None
+
+    def _sized(self, work: Work, now: float) -> Work | None:
+        """As large as it may be; None where background must wait."""
+        if work.klass is not WorkClass.BACKGROUND:
+            return work
+        waits_for_slack = self._pool is Pool.DEDICATED or work.kind is not WorkKind.GENERATE
+        slack_s = self._slack_s(now) if waits_for_slack else inf
+        # Without a declared bound it may take for ever, so that nobody may be expected.
+        if slack_s < (work.bound_s or inf):
+            return None
+        fitting = [offer for offer in work.larger if offer.bound_s <= slack_s]
+        return replace(work, load=fitting[-1].load, bound_s=fitting[-1].bound_s) if fitting else work
+
+    def _slack_s(self, now: float) -> float:
+        """How long a chunk may take that nobody waits for; infinite where nobody is expected."""
         self._reservations.lapse(now)
         start = self._reservations.earliest()
-        return start is None or start - now >= (work.bound_s or inf) + MARGIN_S
+        return inf if start is None else start - now - MARGIN_S
+
+    def _queue(self, work: Work) -> Queue:
+        lane = self._lane_of[work.kind]
+        in_line = work.kind is WorkKind.GENERATE or (self._pool is Pool.MONOLITHIC and work.kind in _GENERATIONS)
+        return lane.line if in_line else lane.queues[work.klass]
+
+    def _place(self, work: Work, now: float) -> float:
+        """When the generation came that this is a step of."""
+        if work.since is not None:
+            return work.since
+        generation = (work.kind, work.epoch, work.revision)
+        newest, came = self._came.get(work.session, (None, now))
+        if newest != generation:
+            came = now
+            self._came[work.session] = (generation, came)
+        return came
 
     def _remove(self, waiting: Waiting) -> None:
         """From the queue and from the index."""
         work = waiting.work
-        self._lane_of[work.kind].queues[work.klass].remove(waiting)
+        self._queue(work).remove(waiting)
         of_session = self._waiting[work.session]
         del of_session[work.id]
         if not of_session:

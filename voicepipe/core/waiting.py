@@ -33,6 +33,10 @@ class Waiting:
     queued: float
     queue: Queue | None = None
     """Where it waits; None once it does not. A heap's entry is dead where this is another queue or none."""
+    place: float | None = None
+    """Its place in a line; None: `queued`."""
+    background_s: float = 0.0
+    """How long background had run on its lane when it came."""
 
 
 _Entry = tuple[float, float, int, Waiting]
@@ -43,7 +47,9 @@ class Queue:
     """What waits on one lane in one class. Removal leaves a dead entry behind, which is dropped when it comes to
     the top, or when the dead outnumber the living."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_line: bool = False) -> None:
+        """`is_line`: first come, first served, whatever the deadlines."""
+        self._is_line = is_line
         self._timed: list[_Entry] = []
         """By latest start; may hold late ones, until `first` comes upon them."""
         self._untimed: list[_Entry] = []
@@ -62,9 +68,10 @@ class Queue:
     def push(self, waiting: Waiting) -> None:
         waiting.queue = self
         self._living += 1
-        start = latest_start(waiting.work)
+        start = inf if self._is_line else latest_start(waiting.work)
         if start == inf:
-            heappush(self._untimed, (waiting.queued, 0.0, waiting.serial, waiting))
+            place = waiting.queued if waiting.place is None else waiting.place
+            heappush(self._untimed, (place, 0.0, waiting.serial, waiting))
         else:
             # An undeclared bound may be long: it does not pass a declared one.
             heappush(self._timed, (start // GRID_S, waiting.work.bound_s or inf, waiting.serial, waiting))

@@ -15,7 +15,7 @@ Engines raise `EngineError`s; any other exception out of a chunk is treated as a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
@@ -48,12 +48,13 @@ class Context:
 class StepSize:
     """How much the next step has to do, as far as that is known before it runs: what its cost depends on."""
 
-    variant: Literal["prefill", "decode", "first", "later", "recheck", ""]
+    variant: Literal["split", "prefill", "decode", "first", "later", "recheck", ""]
     """A "recheck" may find that what was heard last is all there was, or else decodes it anew; a recogniser's other
     steps have no name."""
     units: float
-    """Tokens that a "prefill" reads or a "decode" makes at most, those that are only tried included; characters
-    that a "first" piece begins to speak; samples of a "later" piece; seconds of sound to recognise."""
+    """Characters of which a "split" makes tokens; tokens that a "prefill" reads or a "decode" makes at most, those
+    that are only tried included; characters that a "first" piece begins to speak; samples of a "later" piece;
+    seconds of sound to recognise."""
     context: float = 0.0
     """Tokens that the model attends to beside them."""
 
@@ -257,6 +258,80 @@ class Llm(Protocol):
         ...
 
 
+# --- texts that nobody waits to hear ---------------------------------------------------------------------
+
+
+TextPhase = Literal["split", "prefill", "decode"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextRequest:
+    messages: tuple[ChatMessage, ...]
+    max_tokens: int
+    """At least 1."""
+    temperature: float = 0.0
+    """0 is greedy."""
+    top_p: float = 1.0
+    """In (0, 1]."""
+    seed: int = 0
+    """32 bits. Equal requests with equal seeds get equal texts, as far as the model's arithmetic does not depend on
+    what is computed beside them."""
+
+    @property
+    def characters(self) -> int:
+        return sum(len(message.content) for message in self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class TextStep:
+    """What one chunk has done for one text."""
+
+    text: str = ""
+    tokens: int = 0
+    """Generated."""
+    prefilled: int = 0
+    """Tokens of the prompt that were read."""
+    finish: Literal["stop", "length"] | None = None
+    """None while there is more to come."""
+
+
+class Text(Protocol):
+    """A text being made in a slot of a pool."""
+
+    prompt_tokens: int
+    """0 until the prompt has been split into tokens."""
+
+    def next_size(self) -> StepSize:
+        """Of all that its next phase has to do: characters to split, tokens to read, tokens that it may still make.
+        Read on the loop's thread between chunks."""
+        ...
+
+    def close(self) -> None:
+        """Give the slot back, and with it whatever was computed. Idempotent; not while a chunk of it runs."""
+        ...
+
+
+class TextPool(Protocol):
+    """Slots beside those of the sessions, in the same model: what a session holds is never evicted for a text."""
+
+    placement: Placement
+    name: str
+    slots: int
+    context_tokens: int
+    """Of each slot."""
+
+    def open(self, request: TextRequest) -> Text:
+        """Raises EngineBusy."""
+        ...
+
+    def step(self, texts: Sequence[Text], units: int) -> MaybeAwaitable[tuple[TextStep, ...]]:
+        """One chunk, and what it did for each of `texts`. One whose `next_size` is a "split" is split, whatever
+        `units`; one to be read has up to `units` tokens read; several that are being written get up to `units`
+        tokens each. Raises EngineError, of which all of them die; PromptRefused where a split shows that it must.
+        """
+        ...
+
+
 # --- Tts -------------------------------------------------------------------------------------------------
 
 
@@ -303,3 +378,5 @@ class Engines:
     """A larger recogniser for second passes."""
     turn_model: TurnModel | None = None
     """None: how long a silence ends a turn is told by the words alone."""
+    texts: TextPool | None = None
+    """Slots for texts that nobody waits to hear; None where there are none."""

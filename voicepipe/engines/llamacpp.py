@@ -1,4 +1,5 @@
-"""Llm in process: llama.cpp through `cyllama`, one sequence of one context per session.
+"""Llm in process: llama.cpp through `cyllama`, one sequence of one context per session, and some for texts that
+nobody waits to hear (see `texts`). No sequence can take another one's cache.
 
 A chunk is one `step`: at most `prefill_tokens` of prompt, or `decode_tokens` decoded one after the other. An
 unchanged conversation costs its newest words (see `slot`); another session's work never evicts it. A prompt that
@@ -25,10 +26,11 @@ from typing import Any
 
 from cyllama.llama import llama_cpp as native
 
-from voicepipe.engines.base import ChatMessage, Placement
+from voicepipe.engines.base import ChatMessage, Placement, TextRequest
 from voicepipe.engines.chat_template import ChatTemplate
 from voicepipe.engines.slot import UNFINISHED, Limits, Slot
 from voicepipe.engines.steady import Steadier
+from voicepipe.engines.texts import Row, Texts
 from voicepipe.errors import ConfigError, EngineBusy, EngineError, ModelCorrupt, ModelMissing
 
 PARTS_KEPT = 1024
@@ -43,14 +45,18 @@ _TOP_P = 0.95
 class _Sampling:
     temperature: float
     seed: int
+    top_k: int = _TOP_K
+    """0 cuts off nothing."""
+    top_p: float = _TOP_P
 
     def sampler(self) -> Any:
         chain = native.LlamaSampler(native.LlamaSamplerChainParams())
         if self.temperature == 0.0:
             chain.add_greedy()
             return chain
-        chain.add_top_k(_TOP_K)
-        chain.add_top_p(_TOP_P, 1)
+        if self.top_k:
+            chain.add_top_k(self.top_k)
+        chain.add_top_p(self.top_p, 1)
         chain.add_temp(self.temperature)
         chain.add_dist(self.seed)
         return chain
@@ -59,9 +65,9 @@ class _Sampling:
 class LlamaCpp:
     """Llm over any GGUF file with a chat template.
 
-    Memory: the file (mapped), plus `slots * context_tokens` of KV cache. `memory_tokens`: see `fit.Fitter`.
-    `temperature` 0 is greedy; above it,
-    `seed` makes replies repeatable. Raises ModelMissing, ModelCorrupt, ConfigError.
+    Memory: the file (mapped), plus `(slots + text_slots) * context_tokens` of KV cache. `memory_tokens`: see
+    `fit.Fitter`. `temperature` 0 is greedy; above it, `seed` makes replies repeatable. Raises ModelMissing,
+    ModelCorrupt, ConfigError.
 
     The default sizes keep a chunk of SmolLM2-135M under 50 ms on two cores (7 ms per decoded token, 3 ms per
     prompt token); splitting a prompt costs next to nothing, because its price is linear.
@@ -81,6 +87,7 @@ class LlamaCpp:
         decode_tokens: int = 2,
         temperature: float = 0.0,
         seed: int = 0,
+        text_slots: int = 0,
     ) -> None:
         for field, value in (
             ("slots", slots),
@@ -93,6 +100,8 @@ class LlamaCpp:
                 raise ConfigError(f"{field} must be at least 1", field=field)
         if context_tokens < 64:
             raise ConfigError("context_tokens must be at least 64", field="context_tokens")
+        if not 0 <= text_slots <= prefill_tokens:
+            raise ConfigError(f"text_slots must be 0 to {prefill_tokens}", field="text_slots")
         if temperature < 0.0:
             raise ConfigError("temperature must not be negative", field="temperature")
         path = Path(model_path)
@@ -102,8 +111,12 @@ class LlamaCpp:
         self.slots = slots
         self._sampling = _Sampling(temperature, seed)
         limits = Limits(context_tokens, memory_tokens, prefill_tokens, decode_tokens)
-        self._runtime: _Runtime | None = _Runtime(path, slots=slots, threads=threads, limits=limits)
+        runtime = _Runtime(path, slots=slots + text_slots, threads=threads, limits=limits)
+        self._runtime: _Runtime | None = runtime
         self._free = list(range(slots))
+        sequences = range(slots, slots + text_slots)
+        self.texts = Texts(runtime, self.name, sequences, _text_sampler) if text_slots else None
+        """Slots beside those of the sessions."""
 
     def open(self, session: str) -> Slot:
         if self._runtime is None:
@@ -115,6 +128,12 @@ class LlamaCpp:
     async def aclose(self) -> None:
         """Forget the model. Its memory goes with the last slot and the last running chunk that uses it."""
         self._runtime = None
+        self.texts = None
+
+
+def _text_sampler(request: TextRequest) -> Any:
+    """What OpenAI's parameters ask for, and nothing beside them."""
+    return _Sampling(request.temperature, request.seed, top_k=0, top_p=request.top_p).sampler()
 
 
 class _Runtime:
@@ -186,14 +205,24 @@ class _Runtime:
         silent = len(tokens) - wanted
         for i, token in enumerate(tokens):
             self._batch.add(token, position + i, [sequence], i >= silent)
+        self._compute(len(tokens))
+
+    def evaluate_rows(self, rows: Sequence[Row]) -> None:
+        self._batch.reset()
+        for sequence, position, token in rows:
+            self._batch.add(token, position, [sequence], True)
+        self._compute(len(rows))
+
+    def _compute(self, tokens: int) -> None:
+        """The batch."""
         threads = self._steadier.threads
         self._context.set_n_threads(threads, threads)
         begun = time.perf_counter()
         try:
             self._context.decode(self._batch)
         except (ValueError, RuntimeError) as error:
-            raise EngineError(f"llama.cpp could not evaluate {len(tokens)} tokens: {error}") from error
-        self._steadier.on_step(len(tokens), time.perf_counter() - begun)
+            raise EngineError(f"llama.cpp could not evaluate {tokens} tokens: {error}") from error
+        self._steadier.on_step(tokens, time.perf_counter() - begun)
 
     def sample(self, sampler: Any, index: int) -> int:
         return int(sampler.sample(self._context, index))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -23,12 +25,16 @@ from voicepipe.engines.base import (
     Samples,
     StepSize,
     T,
+    Text,
+    TextPhase,
+    TextRequest,
+    TextStep,
     Transcript,
     TtsStep,
     Window,
     whole_window,
 )
-from voicepipe.errors import EngineBusy
+from voicepipe.errors import EngineBusy, PromptTooLong
 
 RATE_HZ = 16_000
 VAD_THRESHOLD_DBFS = -40.0
@@ -212,6 +218,86 @@ class ScriptedGeneration:
 
     def cancel(self) -> None:
         """Nothing is held."""
+
+
+class ScriptedTexts:
+    """Says the scripted reply, a word a token, round and round until `max_tokens`."""
+
+    name = "scripted"
+    context_tokens = 2048
+
+    def __init__(self, config: ScriptedConfig, slots: int) -> None:
+        self._config = config
+        self._occupier = _Occupier(config.occupy)
+        self.placement = self._occupier.placement
+        self.slots = slots
+        self.leased = 0
+
+    def open(self, request: TextRequest) -> ScriptedText:
+        if self.leased == self.slots:
+            raise EngineBusy(f"all {self.slots} slots for texts are taken")
+        self.leased += 1
+        return ScriptedText(self, re.findall(r"\S+\s*", self._config.reply), request)
+
+    def step(self, texts: Sequence[Text], units: int) -> MaybeAwaitable[tuple[TextStep, ...]]:
+        """Texts that are written together take as long as one."""
+        own = [text for text in texts if isinstance(text, ScriptedText)]
+        if any(text.phase != "decode" for text in own):
+            (text,) = own
+            service_ms = 0.0 if text.phase == "split" else self._config.llm_prefill_ms
+            return self._occupier.after(service_ms, (text.begin(units),))
+        made = max(min(units, text.left) for text in own)
+        return self._occupier.after(self._config.llm_token_ms * made, tuple(text.write(units) for text in own))
+
+
+class ScriptedText:
+    """A word of the prompt is a token."""
+
+    def __init__(self, pool: ScriptedTexts, words: list[str], request: TextRequest) -> None:
+        self.phase: TextPhase = "split"
+        self.prompt_tokens = 0
+        self.left = request.max_tokens
+        self._pool: ScriptedTexts | None = pool
+        self._words = words
+        self._request = request
+        self._read = self._made = 0
+
+    def next_size(self) -> StepSize:
+        match self.phase:
+            case "split":
+                return StepSize("split", self._request.characters)
+            case "prefill":
+                return StepSize("prefill", self.prompt_tokens - self._read, self._read)
+            case "decode":
+                return StepSize("decode", self.left, self.prompt_tokens + self._made)
+
+    def begin(self, units: int) -> TextStep:
+        if self.phase == "split":
+            self.prompt_tokens = max(1, sum(len(m.content.split()) for m in self._request.messages))
+            if self.prompt_tokens >= ScriptedTexts.context_tokens:
+                raise PromptTooLong("the messages have too many tokens", field="messages")
+            self.phase = "prefill"
+            return TextStep()
+        prefilled = min(units, self.prompt_tokens - self._read)
+        self._read += prefilled
+        if self._read == self.prompt_tokens:
+            self.phase = "decode"
+        return TextStep(prefilled=prefilled)
+
+    def write(self, units: int) -> TextStep:
+        tokens = min(units, self.left)
+        words = [self._words[(self._made + i) % len(self._words)] for i in range(tokens)] if self._words else []
+        # A reply's last word has no space behind it, and another one follows it here.
+        text = "".join(word if word[-1].isspace() else f"{word} " for word in words)
+        self._made += tokens
+        self.left -= tokens
+        finish: Literal["length"] | None = None if self.left else "length"
+        return TextStep(text.rstrip() if finish else text, tokens, finish=finish)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.leased -= 1
+            self._pool = None
 
 
 class ScriptedTts:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from voicepipe.config import NO_TURN_MODEL, EnginesConfig
-from voicepipe.engines.base import Asr, Engines, Llm, Tts, TurnModel, Vad
+from voicepipe.engines.base import Asr, Engines, Llm, TextPool, Tts, TurnModel, Vad
 from voicepipe.errors import MissingExtra
 
 Kind = Literal["asr", "llm", "tts", "turn"]
@@ -70,6 +70,7 @@ def plan(config: EnginesConfig, sessions: int) -> Plan:
         "speak": _DEVICE,
         "warm": think,
         "think": think,
+        "generate": think,
     }
     return Plan(placement, {_DEVICE: 1, _EARS: 1, _REMOTE: sessions})
 
@@ -79,13 +80,16 @@ def load(config: EnginesConfig, models: Models | None, *, sessions: int, api_key
     if models is None:
         return _scripted(config, sessions)
     try:
+        vad, asr = _vad(), _asr(config, models.asr)
+        llm, texts = _llm(config, models.llm, sessions, api_key)
         return Engines(
-            _vad(),
-            _asr(config, models.asr),
-            _llm(config, models.llm, sessions, api_key),
+            vad,
+            asr,
+            llm,
             _tts(config, models.tts),
             None if models.asr_second is None else _asr(config, models.asr_second),
             None if models.turn_model is None else _turn_model(models.turn_model),
+            texts,
         )
     except ModuleNotFoundError as exc:
         raise MissingExtra(
@@ -105,6 +109,7 @@ def _scripted(config: EnginesConfig, sessions: int) -> Engines:
         scripted.ScriptedTts(script),
         scripted.ScriptedAsr(script) if config.asr_second else None,
         scripted.ScriptedTurnModel(script) if has_turn_model(config) else None,
+        scripted.ScriptedTexts(script, config.text_slots) if config.text_slots else None,
     )
 
 
@@ -120,11 +125,14 @@ def _asr(config: EnginesConfig, model: Path | str) -> Asr:
     return WhisperAsr(model, language=config.language)
 
 
-def _llm(config: EnginesConfig, model: Path | str, sessions: int, api_key: str | None) -> Llm:
+def _llm(
+    config: EnginesConfig, model: Path | str, sessions: int, api_key: str | None
+) -> tuple[Llm, TextPool | None]:
+    """A model behind a URL has no slots for texts: whoever wants one asks there."""
     if isinstance(model, str) and is_url(model):
         from voicepipe.engines.openai_chat import OpenAiChat
 
-        return OpenAiChat(
+        chat = OpenAiChat(
             model,
             config.llm_model,
             small_model=config.llm_small_model,
@@ -132,15 +140,18 @@ def _llm(config: EnginesConfig, model: Path | str, sessions: int, api_key: str |
             timeout_s=config.llm_timeout_s,
             slots=sessions,
         )
+        return chat, None
     from voicepipe.engines.llamacpp import LlamaCpp
 
-    return LlamaCpp(
+    llm = LlamaCpp(
         model,
         slots=sessions,
         context_tokens=config.context_tokens,
         memory_tokens=config.memory_tokens,
         threads=config.threads,
+        text_slots=config.text_slots,
     )
+    return llm, llm.texts
 
 
 def _tts(config: EnginesConfig, voice: Path | str) -> Tts:
