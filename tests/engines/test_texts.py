@@ -71,7 +71,7 @@ class Model:
 
 
 def pool(slots: int = 2, context: int = 64, prefill: int = 4) -> tuple[Texts, Model]:
-    model = Model(Limits(context, prefill, 2))
+    model = Model(Limits(context, context, prefill, 2))
     return Texts(model, "m", range(3, 3 + slots), lambda request: list(LETTERS + ".")), model
 
 
