@@ -59,10 +59,10 @@ def test_one_partial_is_in_flight() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step_s", "hop_samples"), [(0.0, 3_200), (0.05, 3_200), (0.25, 6_000), (0.5, 12_000), (9.0, 15_360)]
+    ("step_s", "hop_samples"), [(0.0, 2_048), (0.05, 2_048), (0.25, 6_000), (0.5, 12_000), (9.0, 15_360)]
 )
 def test_the_hop_follows_what_a_step_takes(step_s: float, hop_samples: int) -> None:
-    """1.5 steps, between 200 and 960 ms: recognition never takes the whole device."""
+    """1.5 steps, between 128 and 960 ms: recognition never takes the whole device."""
     one = utterance()
     one.on_voiced(S, S, step_s)
     one.on_transcript(partial(1), "a", "", 0)

@@ -36,7 +36,7 @@ def normalised(text: str) -> str:
 class DecodeSettings:
     first_partial_s: float = 0.5
     """Less speech than this decodes to noise."""
-    min_hop_s: float = 0.2
+    min_hop_s: float = 0.128
     max_hop_s: float = 0.96
     hop_factor: float = 1.5
     """The hop is so many times the duration of a step, waiting included. What is decoded 100 ms before the end of
