@@ -46,10 +46,13 @@ def test_values_land_in_their_tables() -> None:
         ({"budget_ms": 1e-300}, "budget_ms", ">= 1"),
         ({"budget_ms": 60_001}, "budget_ms", "<= 60000"),
         ({"limits": {"max_sessions": 0}}, "limits.max_sessions", ">= 1"),
-        ({"operating_point": "faster"}, "operating_point", "faster"),
+        ({"operating_point": "faster"}, "operating_point", "one of fast, balanced, safe"),
         ({"engines": {"kind": 3}}, "engines.kind", "str"),
         ({"host": ""}, "host", ">= 1"),
-        ({"ladder": ["mumble"]}, "ladder[0]", "mumble"),
+        ({"ladder": ["mumble"]}, "ladder[0]", "one of short-clause, no-second-pass"),
+        ({"ladder": ["acknowledge", "acknowledge"]}, "ladder", "the same rung twice"),
+        ({"engines": {"scripted": {"occupy": "run"}}}, "engines.scripted.occupy", "one of sleep, spin"),
+        ({"admission": {"kv_pool_tokens": 100}}, "admission.kv_pool_tokens", "less than one session needs"),
         ({"acknowledge": {"texts": ["Mm-hm."]}}, "acknowledge.texts", ">= 2"),
         ({"acknowledge": {"texts": ["Mm-hm.", "Mm-hm."]}}, "acknowledge.texts", "the same text twice"),
         ({"acknowledge": {"texts": ["Mm-hm.", "a" * 41]}}, "acknowledge.texts[1]", "<= 40"),
@@ -132,7 +135,8 @@ def test_a_token_is_named_and_kept_elsewhere() -> None:
         ({"kiosk": {"env": "A", "file": "b"}}, "either `env` or `file`"),
         ({"Kiosk": {"env": "A"}}, "small letters"),
         ({"a b": {"env": "A"}}, "small letters"),
-        ({"kiosk": {"token": "s3cret"}}, "unknown field"),
+        ({"": {"env": "A"}}, "small letters"),
+        ({"kiosk": {"token": "s3cret"}}, "unknown key"),
     ],
 )
 def test_a_token_that_cannot_be_is_refused(tokens: dict[str, object], says: str) -> None:
@@ -145,6 +149,7 @@ def test_an_unknown_policy_is_refused_by_name() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config({"admission": {"policy": "hope"}})
     assert caught.value.field == "admission.policy"
+    assert "one of none, count, token-bucket" in caught.value.message
 
 
 def test_an_api_gets_slots_for_texts() -> None:

@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -445,6 +446,13 @@ async def _serve_until_told(
 
     def listening(port: int) -> None:
         print(f"listening on http://{_authority(config.host, port)}; loading the engines", flush=True)
+        if not tokens and not _is_local(config.host):
+            print(
+                "no token is configured, so that clients on other machines will be turned away: set "
+                "VOICEPIPE_SERVER_TOKENS, or [tokens.NAME] in the configuration",
+                file=sys.stderr,
+                flush=True,
+            )
 
     with on_signals(tell):
         async with serving(
@@ -477,6 +485,14 @@ async def _stop_at_once(served: Serving, twice: asyncio.Event) -> None:
 def _authority(host: str, port: int) -> str:
     """As it stands in a URL: an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_local(host: str) -> bool:
+    """Can nobody but this machine reach it?"""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _ready_text(config: Config, served: Serving) -> str:

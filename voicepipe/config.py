@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal, TypeGuard
+from typing import Annotated, Literal, TypeGuard, get_args, get_origin
 from urllib.parse import urlsplit
 
 import msgspec
@@ -250,22 +250,53 @@ def parse_config(values: Mapping[str, object]) -> Config:
     try:
         config = msgspec.convert(values, Config)
     except msgspec.ValidationError as exc:
-        message, _, path = str(exc).partition(" - at `$.")
-        field = path.rstrip("`") or None
-        if "matching regex" in message and (field or "").startswith("tokens"):
-            message = "expected a name of up to 40 small letters, digits and . _ -"
-        elif "matching regex" in message:  # of `LanguageCode`
-            message = "expected a code of two or three small letters, such as de"
-        raise ConfigError(f"{field or 'configuration'}: {message}", field=field) from None
+        raise _explained(exc) from None
     _check_llm(config.engines.llm)
+    for field, wrong in _contradictions(config):
+        raise ConfigError(f"{field}: {wrong}", field=field)
+    return _with_text_slots(config)
+
+
+def _explained(error: msgspec.ValidationError) -> ConfigError:
+    """In words that say what may stand there."""
+    message, _, path = str(error).partition(" - at `")
+    is_key, _, path = path.rpartition("$")
+    field = path.strip(".`") or None
+    if "matching regex" in message and is_key:  # of `TokenName`
+        message = "expected a name of up to 40 small letters, digits and . _ -"
+    elif "matching regex" in message:  # of `LanguageCode`
+        message = "expected a code of two or three small letters, such as de"
+    elif "unknown field" in message and (field or "").startswith("tokens"):
+        message = "an unknown key beside those there are: env, file and quota"
+    elif message.startswith("Invalid enum value") and field is not None:
+        message = f"expected one of {', '.join(_choices(field))}"
+    return ConfigError(f"{field or 'configuration'}: {message}", field=field)
+
+
+def _choices(field: str) -> Sequence[str]:
+    """Words that may stand at the dotted name."""
+    kind: object = Config
+    for part in field.split("."):
+        name = part.partition("[")[0]
+        kind = next(inner.type for inner in msgspec.structs.fields(kind) if inner.name == name)  # type: ignore[arg-type]
+    while get_origin(kind) is not Literal:
+        kind = get_args(kind)[0]
+    return get_args(kind)
+
+
+def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
+    """Key, and what is wrong with its value beside another's."""
     for name, token in config.tokens.items():
         if bool(token.env) is bool(token.file):
-            text = f"tokens.{name}: either `env` or `file` says where the token is"
-            raise ConfigError(text, field=f"tokens.{name}")
+            yield f"tokens.{name}", "either `env` or `file` says where the token is"
     if len(set(config.acknowledge.texts)) < len(config.acknowledge.texts):
-        text = "acknowledge.texts: the same text twice; none is to be heard twice in a row"
-        raise ConfigError(text, field="acknowledge.texts")
-    return _with_text_slots(config)
+        yield "acknowledge.texts", "the same text twice; none is to be heard twice in a row"
+    if len(set(config.ladder)) < len(config.ladder):
+        yield "ladder", "the same rung twice"
+    pool, admission = config.admission.kv_pool_tokens, config.admission
+    if 0 < pool < admission.prompt_tokens + admission.thinking_tokens + config.max_reply_tokens:
+        text = "less than one session needs: prompt_tokens, thinking_tokens and max_reply_tokens together"
+        yield "admission.kv_pool_tokens", text
 
 
 def _with_text_slots(config: Config) -> Config:

@@ -39,6 +39,8 @@ def turn_lines(record: Mapping[str, object], budget_ms: float) -> Sequence[str]:
     felt = record["felt_ms"]
     assert isinstance(felt, float | int | None)
     felt_text = "no answer heard" if felt is None else f"{felt:.0f} ms from the end of speech to sound"
+    if record["verdict"] == "refused":
+        felt_text = "not answered: no reply could be ready in time, and the budget is enforced"
     if record.get("cutoff"):
         felt_text = "but a false cutoff: it was answered before the speech in the recording had ended"
     lines = [f"turn {record['turn']}: {record['verdict']}, {felt_text} (budget {budget_ms:.0f} ms)"]
