@@ -74,28 +74,37 @@ def test_a_speaker_who_was_cut_off_gets_more_time() -> None:
     """A fifth more than the pause; clean turns take it back little by little."""
     speaker = Speaker(FAST)
     assert speaker.patience == FAST
-    speaker.on_false_start("One is it.", 0.2)
-    assert speaker.patience.silence_s(1.0) == pytest.approx(0.24)
-    assert speaker.patience.open_s == pytest.approx(3.5)
-    assert speaker.patience.silence_s(0.0) == HARD_CAP_S
     speaker.on_false_start("One is it.", 0.12)
-    assert speaker.patience.silence_s(1.0) == pytest.approx(0.24), "it has more already"
+    assert speaker.patience.silence_s(1.0) == pytest.approx(0.144)
+    assert speaker.patience.open_s == pytest.approx(2.1)
+    assert speaker.patience.silence_s(0.0) == pytest.approx(2.1)
+    speaker.on_false_start("One is it.", 0.1)
+    assert speaker.patience.silence_s(1.0) == pytest.approx(0.144), "it has more already"
     speaker.on_clean_turn()
-    assert speaker.patience.silence_s(1.0) == pytest.approx(0.216)
+    assert speaker.patience.silence_s(1.0) == pytest.approx(0.1296)
     for _ in range(20):
         speaker.on_clean_turn()
     assert speaker.patience == FAST
 
 
 @pytest.mark.parametrize(
-    ("text", "pause_s", "longer"),
-    [("One is it.", 0.23, True), ("One is it.", 0.25, False), ("One is it", 1.5, True), ("One is it", 1.7, False)],
+    ("point", "text", "pause_s", "longer"),
+    [
+        (FAST, "One is it.", 0.13, True),
+        (FAST, "One is it.", 0.15, False),
+        (FAST, "One is it", 0.9, True),
+        (FAST, "One is it", 1.0, False),
+        (BALANCED, "One is it.", 1.0, True),
+        (BALANCED, "One is it.", 1.1, False),
+        (BALANCED, "One is it", 1.5, True),
+        (BALANCED, "One is it", 1.7, False),
+    ],
 )
-def test_more_patience_is_not_given_in_vain(text: str, pause_s: float, longer: bool) -> None:
-    """Three times as much would have been too little for the pause."""
-    speaker = Speaker(FAST)
+def test_more_patience_is_not_given_in_vain(point: Patience, text: str, pause_s: float, longer: bool) -> None:
+    """The most would have been too little for the pause: three times as much, less at `fast`."""
+    speaker = Speaker(point)
     speaker.on_false_start(text, pause_s)
-    assert (speaker.patience != FAST) is longer
+    assert (speaker.patience != point) is longer
 
 
 def test_the_points_are_known_by_their_names() -> None:

@@ -62,6 +62,8 @@ class Patience:
     quiet_s: float | None = None
     """After what looks finished so much quiet will do too, once the detector has confirmed the pause: counted from
     where the sound fell away, which the detector tells 30 to 100 ms later. None: its silence alone counts."""
+    most_stretch: float = 3.0
+    """How many times this is the most for a speaker who was cut off."""
 
     def silence_s(self, score: float) -> float:
         for at_least, silence_s in self.steps:
@@ -71,18 +73,19 @@ class Patience:
 
 
 OPERATING_POINTS = {
-    "fast": Patience("fast", ((0.6, 0.096), (0.4, 0.640), (0.0, 1.400)), open_s=1.4, quiet_s=0.096),
+    "fast": Patience("fast", ((0.6, 0.096), (0.4, 0.640), (0.0, 1.400)), open_s=1.4, quiet_s=0.096, most_stretch=1.75),
     "balanced": Patience(
         "balanced", ((0.9, 0.128), (0.8, 0.256), (0.6, 0.416), (0.4, 0.640), (0.0, 1.400)), open_s=1.4
     ),
     "safe": Patience("safe", ((0.6, 1.376), (0.0, 1.440)), open_s=1.44),
 }
 """Tuned on one half of a labelled set whose pauses are spread evenly from 200 to 1,500 ms (`endpointing.py`).
-None of those follows a question. `fast` waits no longer for statements: it would not fit into 200 ms."""
+None of those follows a question. `fast` waits no longer for statements, and not much longer for a speaker who was
+cut off: it would not fit into 200 ms."""
 
-LONGER, MOST_STRETCH, RELAX = 1.2, 3.0, 0.9
-"""A speaker who goes on after a commit gets a fifth more time than that pause has lasted, but no more than three
-times what the operating point asks for; each turn without a false start takes a tenth of it back."""
+LONGER, RELAX = 1.2, 0.9
+"""A speaker who goes on after a commit gets a fifth more time than that pause has lasted, as far as the operating
+point allows; each turn without a false start takes a tenth of it back."""
 
 
 class Speaker:
@@ -103,13 +106,13 @@ class Speaker:
         )
 
     def on_false_start(self, text: str, pause_s: float) -> None:
-        """`text` was taken for all, and the speaker went on after `pause_s`. Where three times the patience would
+        """`text` was taken for all, and the speaker went on after `pause_s`. Where the most patience would
         not have been enough, more of it would make every turn late and no pause safe: it stays as it is."""
         asked_s = needed_silence_s(text, None, self._point)
         if self._point.quiet_s is not None and is_quiet_enough(asked_s, text, None, self._point):
             asked_s = min(asked_s, self._point.quiet_s)
         wanted = LONGER * pause_s / asked_s
-        if wanted <= MOST_STRETCH:
+        if wanted <= self._point.most_stretch:
             self._stretch = max(self._stretch, wanted)
 
     def on_clean_turn(self) -> None:
