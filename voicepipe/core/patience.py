@@ -73,7 +73,9 @@ class Patience:
 
 
 OPERATING_POINTS = {
-    "fast": Patience("fast", ((0.6, 0.096), (0.4, 0.640), (0.0, 1.400)), open_s=1.4, quiet_s=0.096, most_stretch=1.75),
+    "fast": Patience(
+        "fast", ((0.6, 0.096), (0.4, 0.640), (0.0, 1.400)), open_s=1.4, quiet_s=0.096, most_stretch=1.75
+    ),
     "balanced": Patience(
         "balanced", ((0.9, 0.128), (0.8, 0.256), (0.6, 0.416), (0.4, 0.640), (0.0, 1.400)), open_s=1.4
     ),
