@@ -24,8 +24,15 @@ Entry = dict[str, Any]
 
 
 def read(path: Path) -> list[Entry]:
-    with path.open(encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+    """Raises SystemExit where it is no ledger."""
+    try:
+        with path.open(encoding="utf-8") as lines:
+            entries = [json.loads(line) for line in lines]
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"{path}: no file that --ledger has written: {error}") from None
+    if not any(isinstance(entry, dict) and "chunk" in entry for entry in entries):
+        raise SystemExit(f"{path}: there is no chunk in it; is it a file that --ledger has written?")
+    return entries
 
 
 def by_key(chunks: Iterable[Entry]) -> dict[Key, list[Entry]]:

@@ -259,6 +259,10 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.wavs and args.set == "questions":
         parser.error("--wavs is a set of its own")
+    if args.turns is not None and args.turns < 0:
+        parser.error("--turns is a number of turns: 0 or more")
+    if not 1.0 <= args.budget_ms <= 60_000.0:
+        parser.error("--budget-ms lies between 1 and 60000")
     if args.turns is None:
         alone = TURNS_OF_ALL if args.operating_point == "all" else TURNS
         args.turns = TURNS_FULL if args.full else alone

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from benchmarks.ledger_coverage import by_key, finish_errors, row
+import pytest
+
+from benchmarks.ledger_coverage import by_key, finish_errors, read, row
 
 NAMES = {"class": "started", "lane": "cpu", "model": "m", "variant": "decode", "whole": True}
 
@@ -38,3 +41,13 @@ def test_expected_finishes_are_held_against_the_first_content() -> None:
     spoken = {"instants": {"sent": 200.0}, "slack": forecasts}
     silent = {"instants": {"sent": None}, "slack": forecasts}
     assert finish_errors([spoken, silent]) == {"llm": -50.0, "tts": 10.0}
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\x00", b"[1, 2", b"[]\n", b'{"verdict": "met"}\n'])
+def test_what_is_no_ledger_is_said_to_be_none(tmp_path: Path, content: bytes | None) -> None:
+    """Not there, not text, not JSON, not its objects, without a chunk."""
+    path = tmp_path / "ledger.jsonl"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SystemExit, match="ledger.jsonl"):
+        read(path)
