@@ -116,11 +116,11 @@ def test_the_set_has_as_many_turns_as_are_asked_for(turns: int, tmp_path: object
 def test_own_recordings_are_no_questions(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         arguments(["--wavs", "x", "--set", "questions"])
+    assert ended.value.code == 2
+    assert "--wavs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("argv", [["--turns", "-1"], ["--budget-ms", "-3"], ["--budget-ms", "nan"]])
 def test_numbers_that_cannot_be_are_refused(argv: list[str]) -> None:
     with pytest.raises(SystemExit):
         arguments(argv)
-    assert ended.value.code == 2
-    assert "--wavs" in capsys.readouterr().err
