@@ -49,5 +49,5 @@ def test_what_is_no_ledger_is_said_to_be_none(tmp_path: Path, content: bytes | N
     path = tmp_path / "ledger.jsonl"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(SystemExit, match="ledger.jsonl"):
+    with pytest.raises(SystemExit, match=r"ledger\.jsonl"):
         read(path)
