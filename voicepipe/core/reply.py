@@ -53,7 +53,7 @@ class ReplySettings:
     may_cut: bool = True
     """A first clause that is expected to come too late is cut short."""
     hurried: bool = False
-    """Every reply is expected to come too late, so that first clauses are short from the start."""
+    """There is no time to spare, so that first clauses are short from the start."""
     ahead_s: float = 3.0
     """Audio made beyond the playback frontier after it."""
     urgent_s: float = 0.5
