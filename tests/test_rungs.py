@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,33 @@ def ask(turns: int = 1, **start: Any) -> Any:
 
 def rungs(caller: Caller) -> list[tuple[str, ...]]:
     return [record.rungs for record in caller.records]
+
+
+# --- short from the start
+
+
+@pytest.mark.parametrize(
+    ("work_s", "config", "first"),
+    [
+        (0.11, Config(), "Ask me anything"),
+        (0.09, Config(), "Ask me anything you like."),
+        (0.11, Config(ladder=()), "Ask me anything you like."),
+    ],
+)
+def test_where_work_takes_half_of_the_budget_first_clauses_are_short(
+    work_s: float, config: Config, first: str
+) -> None:
+    """Also those of turns that are in time: only clauses that end at the same place can be shared by replies."""
+    script = ScriptedConfig(transcripts=SLOW.transcripts, reply="Ask me anything you like.")
+
+    async def main() -> Caller:
+        async with open_house(engines(script), config) as house:
+            house.services = replace(house.services, work_s=work_s)
+            return await visit(house, ask())
+
+    caller = run(main())
+    assert caller.of(wire.ReplyText)[0].text == first
+    assert caller.verdicts == ["degraded" if first.endswith("anything") else "met"]
 
 
 # --- an acknowledgement at the deadline

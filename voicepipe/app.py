@@ -221,6 +221,7 @@ async def serving(
                         config,
                         metrics,
                         expected_ms,
+                        warm.total_s,
                         forecaster=forecaster,
                         acknowledgements=sounds,
                         shares=expected_shares(warm, engines.vad.lag_s, vad_frame_s),

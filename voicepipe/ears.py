@@ -231,10 +231,11 @@ class Ears:
     def _position(self, event: EndpointEvent) -> int:
         match event:
             case SoftEnd(at):
-                quiet_from = self._lulls.snapshot().quiet_from
+                lull = self._lulls.snapshot()
+                quiet_from = lull.quiet_from
                 least_s, most_s = QUIET_BEFORE_SOFT_END_S
                 if quiet_from is not None and least_s <= (at - quiet_from) / RATE_HZ <= most_s:
-                    return quiet_from
+                    return quiet_from if lull.faded_from is None else max(quiet_from, min(lull.faded_from, at))
                 return at - round(self._vad.lag_s * RATE_HZ)
             case Voiced(_, at) | Swell(at):
                 return at

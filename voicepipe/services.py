@@ -53,6 +53,8 @@ class Services:
     config: Config
     observer: Observer
     achievable_ms: float | None = None
+    work_s: float = 0.0
+    """What the work of a turn takes that begins when speech ends and waits for nothing, as the warm-up found."""
     forecaster: Forecaster = field(default_factory=Forecaster)
     """What chunks and turns of the device will take; told of every chunk by the device."""
     acknowledgements: tuple[Samples, ...] = ()

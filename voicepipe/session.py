@@ -46,9 +46,9 @@ RELEASE_S = 2.0
 """How long the end of a session waits for its running chunk: the longest decode of a full window."""
 
 HURRIED_FROM = 0.5
-"""Where an unhurried turn would take this share of the budget, first clauses are short from the start. What the
-warm-up has measured is a turn that waits for nothing; in a session it waits for the pause to be seen (30 ms), and
-for the chunk that runs (up to 100)."""
+"""Where the work of an unhurried turn takes this share of the budget, first clauses are short from the start. The
+warm-up has measured a turn that waits for nothing; in a session it waits for the pause to be seen (30 ms), and for
+the chunk that runs (up to 100)."""
 
 
 class _End(Exception):
@@ -414,9 +414,7 @@ def _turn_settings(
             PlayoutSettings(output_rate),
             max_tokens=config.max_reply_tokens,
             may_cut=may_cut,
-            hurried=may_cut
-            and services.achievable_ms is not None
-            and services.achievable_ms > HURRIED_FROM * budget_ms,
+            hurried=may_cut and services.work_s > HURRIED_FROM * budget_ms / 1000,
         ),
         patience=OPERATING_POINTS[start.operating_point or config.operating_point],
         instructions=start.instructions or config.instructions,

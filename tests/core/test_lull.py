@@ -47,6 +47,22 @@ def test_the_peak_is_forgotten() -> None:
     assert [type(event) for event in heard(near + far * 60)][:3] == [Swell, Lull, Swell]
 
 
+def test_a_loud_voice_fades() -> None:
+    """30 dB below its peak it is still heard, down to -50 dBFS; a soft voice or noise behind it leaves nothing."""
+    for levels, quiet, faded in (
+        ([-5.0] * 10 + [-38.0, -44.0, -60.0, -60.0], 10, 12),
+        ([-5.0] * 10 + [-38.0] * 4, 10, None),
+        ([-5.0] * 10 + [-60.0, -44.0, -60.0, -60.0], 10, 12),
+        ([-30.0] * 10 + [-70.0] * 4, 10, 10),
+        ([-45.0] * 200 + [-10.0] * 10 + [-44.0] * 4, 210, 210),
+    ):
+        tracker = LullTracker()
+        heard(levels, tracker)
+        snapshot = tracker.snapshot()
+        assert snapshot.quiet_from == quiet * BLOCK
+        assert snapshot.faded_from == (None if faded is None else faded * BLOCK)
+
+
 def test_the_snapshot_tells_since_when() -> None:
     tracker = LullTracker()
     heard([SILENCE] * 5 + [SPEECH] * 5, tracker)

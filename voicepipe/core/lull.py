@@ -28,12 +28,17 @@ class LullSettings:
     floor_rise_db_s: float = 6.0
     silence_db: float = -60.0
     """Nothing below this is sound: the noise of a microphone that nobody speaks into."""
+    audible_db: float = -50.0
+    """What is above this, and above the background, is heard: a loud voice fades for 10 or 20 ms after it has
+    fallen by `depth_db`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LullSnapshot:
     quiet_from: int | None
     """First sample of the quiet that lasts up to now; None while there is sound."""
+    faded_from: int | None
+    """From where on nothing at all was heard in it; None while there still is."""
 
 
 class LullTracker:
@@ -43,6 +48,7 @@ class LullTracker:
         self._floor_db = self._settings.silence_db
         self._falling_since: int | None = None
         self._quiet_from: int | None = 0
+        self._faded_from: int | None = 0
 
     def on_level(self, level_db: float, start: int) -> list[Lull | Swell]:
         """Level of the block at media position `start`, in dBFS. Blocks are consecutive."""
@@ -50,6 +56,10 @@ class LullTracker:
         block_s = settings.block_samples / RATE_HZ
         self._peak_db = max(level_db, self._peak_db - settings.peak_fall_db_s * block_s, settings.silence_db)
         self._floor_db = min(level_db, self._floor_db + settings.floor_rise_db_s * block_s)
+        if level_db >= self._faded_db():
+            self._faded_from = None
+        elif self._faded_from is None:
+            self._faded_from = start
         if level_db >= self._threshold_db():
             self._falling_since = None
             if self._quiet_from is None:
@@ -65,8 +75,13 @@ class LullTracker:
         return [Lull(self._quiet_from, end)]
 
     def snapshot(self) -> LullSnapshot:
-        return LullSnapshot(self._quiet_from)
+        return LullSnapshot(self._quiet_from, self._faded_from)
 
     def _threshold_db(self) -> float:
         settings = self._settings
         return max(settings.silence_db, self._peak_db - settings.depth_db, self._floor_db + settings.above_floor_db)
+
+    def _faded_db(self) -> float:
+        settings = self._settings
+        audible_db = max(settings.silence_db, settings.audible_db, self._floor_db + settings.above_floor_db)
+        return min(audible_db, self._threshold_db())
