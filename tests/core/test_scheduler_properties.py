@@ -224,14 +224,12 @@ class Step:
 
 ACTIONS = ["submit"] * 8 + ["done"] * 4 + ["pass"] * 3
 ACTIONS += ["retire", "withdraw", "promote", "close", "reserve", "reserve", "unreserve"]
-KINDS = [kind for kind in WorkKind if kind is not WorkKind.GENERATE]
-"""Texts wait in a line of their own, always as background: tests/core/test_scheduler.py."""
 steps = st.lists(
     st.builds(
         Step,
         st.sampled_from(ACTIONS),
         st.sampled_from("abc"),
-        st.sampled_from(KINDS),
+        st.sampled_from(list(WorkKind)),
         st.sampled_from(list(WorkClass)),
         st.integers(0, 3),
         st.integers(0, 2),
