@@ -285,7 +285,11 @@ async def test_the_real_model_answers(models: Models) -> None:
         openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{listener.port}/v1", api_key="k", max_retries=0) as client,
     ):
         assert served.texts is not None
-        name, question = served.texts.model, [{"role": "user", "content": "What is the capital of France?"}]
+        name = served.texts.model
+        question: Any = [
+            {"role": "system", "content": "You are a voice assistant. Answer in one short sentence."},
+            {"role": "user", "content": "What is the capital of France?"},
+        ]
         create = client.chat.completions.create
         greedy = await create(model=name, messages=question, temperature=0, max_tokens=12)
         assert "Paris" in greedy.choices[0].message.content

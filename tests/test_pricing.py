@@ -58,7 +58,12 @@ def test_every_chunk_states_its_load_and_is_priced_once_its_key_is_known() -> No
         key = forecaster.key(work.kind, work.load)
         assert work.bound_s > 0 or seen[key] <= 1
         seen[key] += 1
-    assert {key.kind for key in seen} == set(WorkKind) - {WorkKind.WARM, WorkKind.SECOND_PASS, WorkKind.JUDGE}
+    assert {key.kind for key in seen} == set(WorkKind) - {
+        WorkKind.WARM,
+        WorkKind.SECOND_PASS,
+        WorkKind.JUDGE,
+        WorkKind.GENERATE,
+    }
     assert forecaster.snapshot().costs.keys.keys() == seen.keys()
 
 

@@ -36,9 +36,14 @@ class Waiter:
     queued: float
 
     @property
+    def is_text(self) -> bool:
+        """Has a line of its own behind all classes: first come, first served."""
+        return self.work.kind is WorkKind.GENERATE and self.work.klass is WorkClass.BACKGROUND
+
+    @property
     def latest_start(self) -> float:
         work = self.work
-        return inf if work.deadline is None else work.deadline - work.remaining_s - work.bound_s
+        return inf if self.is_text or work.deadline is None else work.deadline - work.remaining_s - work.bound_s
 
     def waits_since(self, now: float) -> float | None:
         """From when its patience counts; None while it can meet a deadline."""
@@ -81,14 +86,23 @@ class Model:
         if one.latest_start == inf or one.latest_start < self.now:
             return False
         before = self.waiting[lane][: self.waiting[lane].index(one)]
-        own = [w for w in before if (w.work.session, w.work.klass) == (one.work.session, one.work.klass)]
+        own = [w for w in before if w.work.session == one.work.session and self.are_peers(w, one)]
         return any(waiter.latest_start < self.now for waiter in own)
 
     def first(self, lane: str) -> Waiter | None:
         # min() keeps the first of equals, and the list is in order of arrival.
         orderly = [waiter for waiter in self.waiting[lane] if not self.passes_its_own(waiter, lane)]
-        first = min(orderly, key=lambda waiter: waiter.rank(self.now), default=None)
-        return first if first is not None and self.allowed(first.work) else None
+        for is_text in (False, True):
+            own = [waiter for waiter in orderly if waiter.is_text is is_text]
+            first = min(own, key=lambda waiter: waiter.rank(self.now), default=None)
+            if first is not None and self.allowed(first.work):
+                return first
+        return None
+
+    @staticmethod
+    def are_peers(one: Waiter, other: Waiter) -> bool:
+        """They wait in the same queue."""
+        return (one.work.klass, one.is_text) == (other.work.klass, other.is_text)
 
     def has_room(self, lane: str) -> bool:
         return len(self.running[lane]) < self.capacity[lane]
@@ -121,7 +135,7 @@ class Model:
         assert not [waiter for waiter in others if waiter.work.klass < one.work.klass]
         assert self.allowed(one.work)
         assert not self.passes_its_own(one, lane)
-        peers = [w for w in others if w.work.klass == one.work.klass and not self.passes_its_own(w, lane)]
+        peers = [w for w in others if self.are_peers(w, one) and not self.passes_its_own(w, lane)]
         in_time = [waiter.latest_start for waiter in peers if self.now <= waiter.latest_start < inf]
         since = one.waits_since(self.now)
         if since is None:
@@ -135,7 +149,7 @@ class Model:
     def submit(self, work: Work) -> None:
         self.submitted += 1
         lane = PLACEMENT[work.kind]
-        peers = [waiter for waiter in self.waiting[lane] if waiter.work.klass == work.klass]
+        peers = [waiter for waiter in self.waiting[lane] if self.are_peers(waiter, Waiter(work, self.now))]
         commands = self.scheduler.on_submit(work, self.now)
         stale = is_stale(work, *self.newest.get(work.session, (-1, -1)))
         assert (commands == [Discard(work, DiscardReason.STALE)]) == stale

@@ -236,7 +236,7 @@ class Scheduler:
             return [Reject(work)]
         self._serial += 1
         waiting = Waiting(work, self._serial, now, background_s=lane.background_until(now))
-        if queue is lane.line:
+        if self._pool is Pool.MONOLITHIC and queue is lane.line:
             waiting.place = self._place(work, now)
         self._waiting.setdefault(work.session, {})[work.id] = waiting
         queue.push(waiting)
@@ -354,7 +354,8 @@ class Scheduler:
 
     def _queue(self, work: Work) -> Queue:
         lane = self._lane_of[work.kind]
-        in_line = work.kind is WorkKind.GENERATE or (self._pool is Pool.MONOLITHIC and work.kind in _GENERATIONS)
+        is_text = work.kind is WorkKind.GENERATE and work.klass is WorkClass.BACKGROUND
+        in_line = is_text or (self._pool is Pool.MONOLITHIC and work.kind in _GENERATIONS)
         return lane.line if in_line else lane.queues[work.klass]
 
     def _place(self, work: Work, now: float) -> float:
