@@ -25,6 +25,7 @@ from voicepipe.config import (
     Config,
     EnginesConfig,
     LimitsConfig,
+    OverloadConfig,
     PolicyName,
     ScriptedConfig,
 )
@@ -43,12 +44,13 @@ SPEECH = (0.2 * np.sin(np.arange(RATE_HZ) * 0.2)).astype(np.float32)
 def scripted(
     sessions: int = 2, policy: PolicyName = "count", **script: object
 ) -> tuple[Config, Callable[[], Engines]]:
-    """Without a policy that goes by how busy this machine is."""
+    """Nothing that goes by how busy this machine is."""
     config = Config(
         port=0,
         engines=EnginesConfig(kind="scripted", scripted=ScriptedConfig(**script)),  # type: ignore[arg-type]
         limits=LimitsConfig(max_sessions=sessions, grace_s=0.5),
         admission=AdmissionConfig(policy=policy),
+        overload=OverloadConfig(loop_lag_ms=10_000, input_age_ms=10_000, queued=100_000),
     )
     return config, lambda: load(config.engines, None, sessions=sessions, api_key=None)
 

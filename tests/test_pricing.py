@@ -131,11 +131,13 @@ class RecheckingStream:
         self._inner.close()
 
 
-@pytest.mark.parametrize(("near", "variant"), [(4_000, "recheck"), (-1, "")])
-def test_at_the_pause_a_decode_is_expected_to_take_what_its_kind_takes(near: int, variant: str) -> None:
+@pytest.mark.parametrize(("near", "variant", "speech_s"), [(4_000, "recheck", 1.54), (-1, "", 1.6)])
+def test_at_the_pause_a_decode_is_expected_to_take_what_its_kind_takes(
+    near: int, variant: str, speech_s: float
+) -> None:
     """Where it has not to wait for the partial before it, to a few milliseconds."""
     config = ScriptedConfig(asr_ms=0, transcripts=SCRIPT.transcripts, reply=SCRIPT.reply)
-    chunks, records, _ = talked(4, engines(config, asr=RecheckingAsr(config, near)), 1.54)
+    chunks, records, _ = talked(4, engines(config, asr=RecheckingAsr(config, near)), speech_s)
     finals = [work for work in chunks if work.kind is WorkKind.FINAL]
     assert {work.load.variant for work in finals if work.load is not None} == {variant}
     for record in records[1:]:
