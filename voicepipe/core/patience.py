@@ -25,8 +25,9 @@ _OPEN_WORDS = frozenset(
 """English words that seldom end an utterance: articles, conjunctions, prepositions, auxiliaries,
 fillers."""
 
-_NEVER_LAST = frozenset("a an the and or but so because if my your his her its our their um uh er erm hmm".split())
-"""Words that end no question either: articles, conjunctions, possessives, fillers."""
+_NEVER_LAST = frozenset("a an the and or but so because if my your his its our their um uh er erm hmm".split())
+"""Words that end no question either: articles, conjunctions, possessives, fillers. "her" may: which book would
+you give her?"""
 
 _STATEMENT = re.compile(
     r"(?i)^(?:(?:and|but|so|well|okay|ok|then|yes|yeah|no|hi|hello|hey|like|actually|now)[, ]+)*"
