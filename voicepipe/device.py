@@ -109,7 +109,7 @@ def _always(result: Any) -> bool:
     return True
 
 
-def _at_once() -> None:
+def nothing_before() -> None:
     """There is nothing to be done before."""
 
 
@@ -187,7 +187,7 @@ class Device:
         blocking: bool,
         answer: Callable[[Outcome], None],
         is_whole: Callable[[Any], bool] = _always,
-        before: Callable[[], None] = _at_once,
+        before: Callable[[], None] = nothing_before,
         on_run: Callable[[Work], None] = _fixed,
     ) -> None:
         """Run `call` when its time comes, and `before` on the loop's thread just before that. `answer` is called

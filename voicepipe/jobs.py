@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 from voicepipe.audio import Resampler, to_pcm16
 from voicepipe.core.events import Load, Rehear, Speak, Submit, Think, Work, WorkKind
 from voicepipe.core.utterance import RATE_HZ, Span
-from voicepipe.device import Call
+from voicepipe.device import Call, nothing_before
 from voicepipe.engines.base import (
     TURN_MODEL_S,
     ChatMessage,
@@ -50,17 +50,13 @@ class Decoded:
     """What was said up to this sample is in it; 0 where the decode's own hypothesis was not believed."""
 
 
-def _nothing() -> None:
-    pass
-
-
 class Chunk(NamedTuple):
     """What a work comes to at the engines."""
 
     call: Call
     blocks: bool
     load: Load
-    before: Callable[[], None] = _nothing
+    before: Callable[[], None] = nothing_before
     """To be done on the loop's thread, just before the call."""
 
 
