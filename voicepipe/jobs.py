@@ -67,8 +67,8 @@ def is_whole(result: object) -> bool:
 
 _SMALL = " (small)"
 """Behind the name of a model whose smaller one makes the reply: it has costs of its own."""
-MAX_OPENINGS = 4
-"""First clauses kept for a reply that begins like one before it."""
+MAX_OPENINGS = 8
+"""First clauses kept for a reply that begins like one before it: half a second of sound or so each."""
 
 
 class Clause:
@@ -162,8 +162,7 @@ class Jobs:
         """By the smaller model."""
         self._speech: Reading | None = None
         self._openings: dict[str, Clause] = {}
-        """First clauses of the replies to one turn that were begun, the newest last."""
-        self._opening_turn = 0
+        """First clauses of replies that were begun, the last used last."""
 
     def call(self, submit: Submit, span: Span | None, now: float) -> Chunk:
         work, task = submit.work, submit.task
@@ -256,19 +255,16 @@ class Jobs:
         self._small = task.small
 
     def _begin_clause(self, task: Speak, ctx: Context) -> None:
-        if ctx.turn != self._opening_turn:
-            self._forget_openings(0)
-            self._opening_turn = ctx.turn
-        known = self._openings.get(task.text) if task.first else None
+        known = self._openings.pop(task.text, None) if task.first else None
         if known is None or not known.can_be_shared:
             known = Clause(
                 self._engines.tts.synthesize(task.text, ctx, first=task.first),
                 Resampler(self._engines.tts.sample_rate_hz, self.output_rate),
             )
             if task.first:
-                self._openings.pop(task.text, None)
                 self._forget_openings(MAX_OPENINGS - 1)
-                self._openings[task.text] = known
+        if task.first:
+            self._openings[task.text] = known
         self._speech = Reading(known)
 
     def _forget_openings(self, left: int) -> None:

@@ -22,7 +22,7 @@ from voicepipe.core.overload import Level
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import ReplySettings
-from voicepipe.core.turn_state import Phase, TurnSettings
+from voicepipe.core.turn_state import ELSEWHERE, OWN_MODEL, Phase, TurnSettings
 from voicepipe.device import Done, Dropped, Failed, Outcome
 from voicepipe.ears import Ears
 from voicepipe.engines.base import LlmStep, Transcript
@@ -38,9 +38,6 @@ log = logging.getLogger(__name__)
 OUTBOX_FRAMES = 512
 """Ten seconds of 20 ms frames: playout never runs so far ahead, so a full box is a client that has stalled."""
 
-MAX_ATTEMPTS, MAX_ATTEMPTS_ELSEWHERE = 8, 3
-"""Replies begun ahead of the commit, per turn: by a model of our own, which takes up where it was, and by one
-behind a URL."""
 _DECODES = (core.WorkKind.PARTIAL, core.WorkKind.FINAL)
 RELEASE_S = 2.0
 """How long the end of a session waits for its running chunk: the longest decode of a full window."""
@@ -431,7 +428,7 @@ def _turn_settings(
         turn_model=services.engines.turn_model is not None,
         auto_reply=start.auto_reply and start.mode == "voice",
         warm=keeps_prefix,
-        max_attempts=MAX_ATTEMPTS if keeps_prefix else MAX_ATTEMPTS_ELSEWHERE,
+        attempts=OWN_MODEL if keeps_prefix else ELSEWHERE,
         interruptible=start.interruptible,
         max_turn_s=config.limits.turn_s,
         engine_timeout_s=config.limits.engine_timeout_s,

@@ -54,7 +54,7 @@ from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import ReplySettings
 from voicepipe.core.turn import Turns, normalised
-from voicepipe.core.turn_state import Phase, TurnSettings
+from voicepipe.core.turn_state import Attempts, Phase, TurnSettings
 
 RATE = 1000
 S = 16_000
@@ -341,7 +341,7 @@ def test_a_reply_to_fewer_words_than_were_said_is_dropped() -> None:
 
 def test_replies_ahead_leave_an_attempt_for_the_pause() -> None:
     """What sounds finished again and again is answered so often before it, and once more at it."""
-    talk = Talk(max_attempts=3)
+    talk = Talk(attempts=Attempts(3, 0.0))
     for number, text in enumerate(("One is it.", "One is it. Two is it.", "One, two, three is it."), 1):
         lulled(talk, float(number))
         assert ("THINK" in heard(talk, WorkKind.FINAL, text, "", number + 0.05)) == (number < 3)
@@ -645,7 +645,7 @@ def test_texts_with_other_words_are_not_the_same() -> None:
 
 def test_a_speaker_who_changes_the_text_again_and_again_gets_so_many_attempts_only() -> None:
     """After them the reply waits for the commit: a breath with new words each time must not eat the device."""
-    talk = Talk(max_attempts=2).until_final("One.")
+    talk = Talk(attempts=Attempts(2, 0.0)).until_final("One.")
     for number, now in ((2, 2.0), (3, 3.0)):
         talk.resume(now)
         talk.voiced(0.5, now + 0.5)
@@ -656,6 +656,16 @@ def test_a_speaker_who_changes_the_text_again_and_again_gets_so_many_attempts_on
     commands = talk.silence(1.2, 4.7)
     assert kinds(commands)[:2] == ["FinalTranscript", "Committed"] and "THINK" in kinds(commands)
     assert talk.thoughts[-1].lines[-1] == Line("user", "One One One")
+
+
+def test_a_longer_turn_has_more_attempts() -> None:
+    """What is said at its end is answered ahead too."""
+    talk = Talk(attempts=Attempts(1, 0.5)).until_final("One.")
+    talk.resume(2.0)
+    talk.voiced(1.0, 3.0)
+    talk.soft_end(3.0)
+    talk.hear("One two", 3.1)
+    assert len(talk.thoughts) == 2
 
 
 def test_nothing_is_read_ahead_for_a_model_that_forgets_it() -> None:

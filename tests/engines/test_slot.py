@@ -148,6 +148,18 @@ def test_a_reply_that_was_given_is_no_guess() -> None:
     assert model.batches[0][1] == 1
 
 
+def test_a_reply_that_stopped_sooner_leaves_the_longer_guess() -> None:
+    """One that said something else, or was given, does not."""
+    slot, before = slot_of(Model(ROOMY)), prompt("what").messages[:-1]
+    slot.remember(before, [1, 2, 3, 4])
+    slot.remember(before, [1, 2])
+    assert slot.guess(before) == [1, 2, 3]
+    slot.remember(before, [1, 9])
+    assert slot.guess(before) == [1]
+    slot.remember(before, [])
+    assert slot.guess(before) == []
+
+
 def test_reading_alone_leaves_the_guess() -> None:
     slot = begun(Model(ROOMY))
     finish(slot, prompt("what is it", max_tokens=1))

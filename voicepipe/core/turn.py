@@ -441,7 +441,7 @@ class Turns:
 
     def _on_final(self, turn: Turn, text: str, now: float) -> list[TurnCommand]:
         turn.ledger.on_asr_final(now)
-        commands = self._answer_ahead(turn, text, self._settings.max_attempts, now)
+        commands = self._answer_ahead(turn, text, now)
         if turn.reply is not None:
             turn.reply.predict(now)
         return commands + (self._maybe_commit(turn, now) or self._judge(turn))
@@ -468,7 +468,7 @@ class Turns:
         """What sounds finished is answered; one attempt is kept for the pause. A model that keeps no prefix is
         somebody else's, and may charge for each attempt: it waits for the pause."""
         if self._settings.warm and not self._shed and sounds_finished(text):
-            return self._answer_ahead(turn, text, self._settings.max_attempts - 1, now)
+            return self._answer_ahead(turn, text, now, kept=1)
         return self._read_on(turn, text, certain)
 
     def _read_on(self, turn: Turn, text: str, certain: str) -> list[TurnCommand]:
@@ -482,11 +482,12 @@ class Turns:
         """A reply to fewer words than have been said by now is not going to be released."""
         return [] if turn.answered is None or normalised(text) == turn.answered else self._drop_reply(turn)
 
-    def _answer_ahead(self, turn: Turn, text: str, most_attempts: int, now: float) -> list[TurnCommand]:
+    def _answer_ahead(self, turn: Turn, text: str, now: float, kept: int = 0) -> list[TurnCommand]:
+        """`kept`: attempts that are to be left afterwards."""
         if not text or not self._settings.auto_reply or normalised(text) == turn.answered:
             return []
         commands = self._drop_reply(turn)
-        if turn.attempts < most_attempts:
+        if turn.attempts + kept < self._settings.attempts.allowed(now - turn.opened):
             commands += self._begin_reply(turn, text, self._epoch + 1, now)
         return commands
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from math import floor
 
 from voicepipe.core.acknowledge import AcknowledgeSettings
 from voicepipe.core.blame import SHARES
@@ -16,6 +17,23 @@ from voicepipe.core.reply import Reply, ReplySettings
 from voicepipe.core.utterance import DecodeSettings, Utterance
 
 DOWNLINK_S = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """How many replies may be begun ahead of the commit; after that many the next one waits for it."""
+
+    per_turn: int
+    per_s: float
+    """So many more for each second that the turn has lasted."""
+
+    def allowed(self, turn_s: float) -> int:
+        return self.per_turn + floor(self.per_s * turn_s)
+
+
+OWN_MODEL, ELSEWHERE = Attempts(8, 4.0), Attempts(3, 0.0)
+"""A model of our own takes up where it was, and a long question ends no differently from a short one. One behind a
+URL may charge for each request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +63,7 @@ class TurnSettings:
     auto_reply: bool = True
     warm: bool = True
     """The model keeps prefixes: reading ahead pays."""
-    max_attempts: int = 8
-    """Replies begun ahead of the commit, per turn; after that many the next one waits for it."""
+    attempts: Attempts = OWN_MODEL
     max_waste: float = 0.5
     """Share of the time since the turn began that replies ahead may have cost in vain; beyond it only a lull or a
     pause begins another."""

@@ -119,7 +119,10 @@ class Slot:
         return self._began[:-1][:GUESS_TOKENS]  # where it all comes true, the step brings one more
 
     def remember(self, conversation: tuple[ChatMessage, ...], began: list[int]) -> None:
-        self._conversation, self._began = conversation, began
+        """A reply that stopped sooner than the one before it, and said the same so far, takes nothing from it."""
+        longer = self._conversation == conversation and began and self._began[: len(began)] == began
+        if not longer:
+            self._conversation, self._began = conversation, began
 
     def extend(self, tokens: Sequence[int], guess: Sequence[int] = ()) -> None:
         """Compute both; then outputs are there from the last of `tokens` on. `shorten` takes back what of the
