@@ -83,8 +83,8 @@ def slot_of(model: Model) -> Slot:
     return Slot(model, 0, model, [])
 
 
-def prompt(said: str, max_tokens: int = 40, system: str = "be brief") -> Prompt:
-    return Prompt((ChatMessage("system", system), ChatMessage("user", said)), max_tokens)
+def prompt(said: str, max_tokens: int = 40) -> Prompt:
+    return Prompt((ChatMessage("system", "be brief"), ChatMessage("user", said)), max_tokens)
 
 
 def finish(slot: Slot, asked: Prompt) -> list[LlmStep]:
@@ -139,25 +139,20 @@ def test_a_guess_that_is_right_comes_in_the_step_that_reads_the_prompt() -> None
     assert first.tokens > 3
 
 
-def test_a_reply_that_was_given_is_no_guess() -> None:
-    model = Model(ROOMY)
-    slot = slot_of(model)
+def test_a_reply_that_was_given_is_a_guess_for_the_next_turn() -> None:
+    slot = slot_of(Model(ROOMY))
     finish(slot, prompt("what is it"))
-    model.batches.clear()
-    finish(slot, prompt("what is it now"))
-    assert model.batches[0][1] == 1
+    assert finish(slot, prompt("what is it now"))[0].tokens > 3
 
 
 def test_a_reply_that_stopped_sooner_leaves_the_longer_guess() -> None:
-    """One that said something else, or was given, does not."""
-    slot, before = slot_of(Model(ROOMY)), prompt("what").messages[:-1]
-    slot.remember(before, [1, 2, 3, 4])
-    slot.remember(before, [1, 2])
-    assert slot.guess(before) == [1, 2, 3]
-    slot.remember(before, [1, 9])
-    assert slot.guess(before) == [1]
-    slot.remember(before, [])
-    assert slot.guess(before) == []
+    """One that said something else does not."""
+    slot = slot_of(Model(ROOMY))
+    slot.remember([1, 2, 3, 4])
+    slot.remember([1, 2])
+    assert slot.guess() == [1, 2, 3]
+    slot.remember([1, 9])
+    assert slot.guess() == [1]
 
 
 def test_reading_alone_leaves_the_guess() -> None:
@@ -166,14 +161,11 @@ def test_reading_alone_leaves_the_guess() -> None:
     assert finish(slot, prompt("what is it now"))[0].tokens > 3
 
 
-@pytest.mark.parametrize(
-    ("can_cut", "system"), [(False, "be brief"), (True, "be long")], ids=["cannot be cut", "another conversation"]
-)
-def test_without_a_guess(can_cut: bool, system: str) -> None:
-    model = Model(ROOMY, can_cut=can_cut)
+def test_a_model_that_cannot_be_cut_is_given_no_guess() -> None:
+    model = Model(ROOMY, can_cut=False)
     slot = begun(model)
     model.batches.clear()
-    finish(slot, prompt("what is it now", system=system))
+    finish(slot, prompt("what is it now"))
     assert {wanted for _, wanted in model.batches} == {1}
 
 

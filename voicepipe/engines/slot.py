@@ -3,11 +3,11 @@
 A slot remembers which tokens its sequence holds; a generation keeps their longest common prefix with the new prompt
 and computes only what follows.
 
-It also remembers how the last reply to the same conversation began. A reply that is made anew, because one more
-word has been heard, mostly begins like the one before: so its tokens are computed together with the prompt's as a
-guess, which costs a third of decoding them one by one, and kept as far as the model would have said the same
-(Leviathan, Kalman and Matias, 2023, with an earlier reply in place of a smaller model). What is said does not
-depend on the guess.
+It also remembers how the last reply began. A reply that is made anew, because one more word has been heard, mostly
+begins like the one before, and a small model begins most replies alike: so its tokens are computed together with
+the prompt's as a guess, which costs a third of decoding them one by one, and kept as far as the model would have
+said the same (Leviathan, Kalman and Matias, 2023, with an earlier reply in place of a smaller model). What is said
+does not depend on the guess.
 """
 
 from __future__ import annotations
@@ -79,9 +79,8 @@ class Slot:
         self._sampling = sampling
         self._free: list[int] | None = free
         self._fitter = Fitter(runtime, runtime.limits.context, runtime.limits.memory)
-        self._conversation: tuple[ChatMessage, ...] = ()
         self._began: list[int] = []
-        """How the last unfinished reply to `_conversation` and some newest message began."""
+        """How the last reply began."""
         self.read: tuple[ChatMessage, ...] = ()
         """The last prompt that was computed to its end."""
 
@@ -112,17 +111,14 @@ class Slot:
         self._cut(shared)
         return tokens[len(self.computed) :]
 
-    def guess(self, conversation: tuple[ChatMessage, ...]) -> list[int]:
-        """How a reply may begin that is given at this point of the conversation."""
-        if not self.runtime.can_cut or conversation != self._conversation:
-            return []
-        return self._began[:-1][:GUESS_TOKENS]  # where it all comes true, the step brings one more
+    def guess(self) -> list[int]:
+        """How a reply may begin."""
+        return self._began[:-1] if self.runtime.can_cut else []  # where it all comes true, the step brings one more
 
-    def remember(self, conversation: tuple[ChatMessage, ...], began: list[int]) -> None:
+    def remember(self, began: Sequence[int]) -> None:
         """A reply that stopped sooner than the one before it, and said the same so far, takes nothing from it."""
-        longer = self._conversation == conversation and began and self._began[: len(began)] == began
-        if not longer:
-            self._conversation, self._began = conversation, began
+        if self._began[: len(began)] != began:
+            self._began = list(began[: GUESS_TOKENS + 1])
 
     def extend(self, tokens: Sequence[int], guess: Sequence[int] = ()) -> None:
         """Compute both; then outputs are there from the last of `tokens` on. `shorten` takes back what of the
@@ -152,7 +148,6 @@ class Generation:
         self._serial = slot.serial
         self._prompt: Prompt | None = prompt
         self._messages = prompt.messages
-        self._conversation = prompt.messages[:-1]
         self._pending: list[int] = []
         self._guess: list[int] = []
         """Tokens that may follow `_pending`; holds as long as the reply goes on with them."""
@@ -172,7 +167,7 @@ class Generation:
             unread, guess = len(self._pending), len(self._guess)
         else:
             unread = round(unread_tokens(self._slot.read, self._messages))
-            guess = len(self._slot.guess(self._conversation))
+            guess = len(self._slot.guess())
         return StepSize("prefill", min(limits.prefill, unread + guess), computed)
 
     def step(self) -> LlmStep:
@@ -181,7 +176,7 @@ class Generation:
                 return LlmStep("", 0, finish="stop", cut=True)
             if self._prompt is not None:
                 self._pending = self._slot.rewind(self._slot.fit(self._prompt))
-                self._guess = self._slot.guess(self._conversation)
+                self._guess = self._slot.guess()
                 self._prompt = None
             return self._decode() if self._decoding else self._prefill()
 
@@ -233,7 +228,8 @@ class Generation:
             right += 1
         self._guess = self._guess[right + 1 :] if self._guess[right : right + 1] == self._pending else []
         slot.shorten(len(guess) - right)
-        self._remember(finish)
+        if len(self._said) > 1:  # one token alone was only to read the prompt
+            slot.remember(self._said)
         return "".join(texts), len(texts), finish
 
     def _next(self, index: int, unsure: int) -> tuple[str, Finish | None]:
@@ -249,11 +245,6 @@ class Generation:
         if self._left == 0 or len(self._slot.computed) - unsure == runtime.limits.context:
             return text + self._text.flush(), "length"
         return text, None
-
-    def _remember(self, finish: Finish | None) -> None:
-        """A reply that was given belongs to the past; and one token alone was only to read the prompt."""
-        if len(self._said) > 1:
-            self._slot.remember(self._conversation, self._said if finish is None else [])
 
 
 class TextStream:
