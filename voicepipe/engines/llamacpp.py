@@ -69,8 +69,8 @@ class LlamaCpp:
     `fit.Fitter`. `temperature` 0 is greedy; above it, `seed` makes replies repeatable. Raises ModelMissing,
     ModelCorrupt, ConfigError.
 
-    The default sizes keep a chunk of SmolLM2-135M under 50 ms on two cores (7 ms per decoded token, 3 ms per
-    prompt token); splitting a prompt costs next to nothing, because its price is linear.
+    The default sizes keep a chunk of SmolLM2-135M at about 50 ms on two cores (7 ms per decoded token, 3 to 5 ms
+    per prompt token); splitting a prompt costs next to nothing, because its price is linear.
     """
 
     placement: Placement = "thread"
@@ -83,7 +83,7 @@ class LlamaCpp:
         context_tokens: int = 2048,
         memory_tokens: int = 512,
         threads: int = 2,
-        prefill_tokens: int = 16,
+        prefill_tokens: int = 12,
         decode_tokens: int = 2,
         temperature: float = 0.0,
         seed: int = 0,
