@@ -28,7 +28,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "waterfall": (),
     # core: decides
     "core": (),
-    "core.events": (),
+    "core.events": ("core.events.*",),
+    "core.events.*": ("core.events.*",),
     "core.markup": (),
     "core.clauses": ("core.markup",),
     "core.patience": (),
