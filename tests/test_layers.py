@@ -295,30 +295,42 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "voicepipe_client",
         "voicepipe_client.*",
     ),
-    "cli": (
-        "voicepipe",
+    "commands": (),
+    "commands.engines": ("config", "engines.base", "engines.table", "models.*"),
+    "commands.options": ("commands.engines", "config", "errors", "recorders"),
+    "commands.tokens": ("config", "errors"),
+    "commands.ready": ("app", "config"),
+    "commands.models": ("commands.engines", "models.*"),
+    "commands.replay": ("commands.options", "errors", "replay"),
+    "commands.serve": (
+        "commands.engines",
+        "commands.options",
+        "commands.ready",
+        "commands.tokens",
         "api",
-        "listener",
         "app",
-        "audio",
         "config",
+        "engines.base",
+        "errors",
+        "listener",
+        "recorders",
+        "resources",
+        "signals",
+    ),
+    "commands.talk": (
+        "commands.engines",
+        "commands.options",
+        "commands.ready",
+        "app",
         "conversation",
         "engines.base",
-        "engines.table",
         "errors",
-        "models",
-        "models.*",
+        "models.place",
         "recorders",
-        "replay",
-        "resources",
         "show",
         "signals",
-        "sim",
-        "sim.*",
-        "warmup",
-        "voicepipe_client",
-        "voicepipe_client.*",
     ),
+    "cli": ("voicepipe", "commands.*", "errors", "signals"),
     "__main__": ("cli",),
     # the client library
     "voicepipe_client": ("voicepipe_client.*",),
@@ -379,9 +391,9 @@ AT_HOME_IN: dict[str, set[str]] = {
 }
 """Third-party and impure packages, and the only modules that may import them."""
 
-ENVIRONMENT_READERS = {"cli", "models.store"}
-"""The second hands the environment on to pip, which is configured by it, whoever runs it."""
-INNER_IMPORTS = {"engines.table", "cli"}
+ENVIRONMENT_READERS = {"commands.engines", "commands.serve", "commands.talk", "models.store"}
+"""The last one hands the environment on to pip, which is configured by it, whoever runs it."""
+INNER_IMPORTS = {"engines.table", "commands.serve"}
 """A backend costs its import only where it is asked for."""
 DYNAMIC_IMPORTS = {"models.hub"}
 """An optional package that takes long to import, and is hardly ever needed."""
@@ -395,7 +407,7 @@ TESTED_ELSEWHERE = {
     "transport": "tests/test_server.py",
     "reception": "tests/test_session.py",
     "services": "tests/test_session.py",
-    "signals": "tests/test_cli.py",
+    "signals": "tests/commands/test_serve.py",
     "core.turn_state": "tests/core/test_turn.py",
     "core.waiting": "tests/core/test_scheduler.py",
     "engines.base": "tests/engines/test_contract.py",
