@@ -6,8 +6,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from voicepipe.audio import write_wav
 from voicepipe.errors import ModelError
 from voicepipe.models.place import default_root
 from voicepipe.models.store import ModelStore
@@ -57,3 +59,19 @@ def piper_voice_path(model: Callable[[str], Path]) -> Path:
 def speech_dir(model: Callable[[str], Path]) -> Path:
     """Real human speech: two_cities.wav, beckett.wav."""
     return model("speech-samples")
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nothing here touches the user's cache."""
+    monkeypatch.setenv("VOICEPIPE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def tone(tmp_path: Path) -> Path:
+    """A second of what the scripted VAD takes for speech, in stereo at an odd rate."""
+    samples = 0.3 * np.sin(np.arange(22_050) * 0.2)
+    path = tmp_path / "tone.wav"
+    write_wav(path, samples.astype(np.float32), 22_050)
+    return path

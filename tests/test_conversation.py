@@ -19,7 +19,7 @@ from websockets.typing import Subprotocol
 from voicepipe.app import serving
 from voicepipe.audio import read_wav, write_wav
 from voicepipe.config import Config, EnginesConfig, LimitsConfig, ScriptedConfig
-from voicepipe.conversation import Call, converse, load_clips, spoken_question
+from voicepipe.conversation import Call, check_out, converse, load_clips, spoken_question
 from voicepipe.engines.scripted import ScriptedTts
 from voicepipe.engines.table import load
 from voicepipe.errors import AudioFileError, ConnectionLost, NoMicrophone, ServerUnreachable
@@ -231,3 +231,16 @@ def test_clips_are_read_before_anything_else(tmp_path: Path) -> None:
     assert len(clip.samples) == 16_000
     with pytest.raises(AudioFileError):
         load_clips([good, tmp_path / "none.wav"])
+
+
+def test_checking_a_place_leaves_what_is_there(tmp_path: Path) -> None:
+    """A file that exists keeps its content until there is a reply; none is left where none was."""
+    check_out(tmp_path / "without-suffix")
+    check_out(tmp_path / "loud.WAV")
+    assert list(tmp_path.iterdir()) == []
+    old = tmp_path / "old.wav"
+    old.write_bytes(b"kept")
+    check_out(old)
+    assert old.read_bytes() == b"kept"
+    check_out(tmp_path / "new" / "reply.wav")
+    assert list((tmp_path / "new").iterdir()) == []

@@ -106,7 +106,7 @@ class EnginesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     memory_tokens: Annotated[int, Meta(ge=64, le=1_048_576)] = 512
     """Of what was said before the newest message, so much is shown to the embedded model, and half of it once there
     is more. Looking back costs time: on two cores 250 more tokens make a turn some 20 ms later."""
-    text_slots: Annotated[int, Meta(ge=0, le=16)] = 0
+    text_slots: Annotated[int, Meta(ge=0, le=12)] = 0
     """Slots of the embedded model for texts that nobody waits to hear, beside those of the sessions; 0 is none, and
     with `api_port` set four."""
     llm_pool: LlmPool = "dedicated"

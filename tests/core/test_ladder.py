@@ -7,9 +7,23 @@ from itertools import count
 
 import pytest
 
+from tests.core.talking import NO_TIME, Talk, kinds, pcm
 from voicepipe.core.acknowledge import AcknowledgeSettings
 from voicepipe.core.budget import Ledger
-from voicepipe.core.events import Acknowledged, Line, ReplyAudio, Submit, Work, WorkClass, WorkKind
+from voicepipe.core.events import (
+    Acknowledged,
+    Corrected,
+    Line,
+    Reopened,
+    ReplyAudio,
+    Retire,
+    Submit,
+    TurnEnded,
+    Verdict,
+    Work,
+    WorkClass,
+    WorkKind,
+)
 from voicepipe.core.forecast import Outlook
 from voicepipe.core.ladder import Ladder, content_in_s, is_late
 from voicepipe.core.patience import OPERATING_POINTS
@@ -173,3 +187,136 @@ def test_who_is_never_acknowledged(why: str) -> None:
         case "made":
             reply.on_thought("", True, 10.12)
     assert ladder().acknowledge_at(turn, 1) is None
+
+
+# --- in a talk
+
+MASKS = AcknowledgeSettings(sounds=(pcm(0.1),), one_in=1, lead_s=0.01)
+SLOW_REPLY = Outlook(reading_s=9.0)
+
+
+def test_an_enforced_turn_without_content_is_refused_at_its_deadline() -> None:
+    """200 ms after speech end, and nothing of it is said; the words stay in the history."""
+    talk = Talk(enforce=True)
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    talk.soft_end(1.0)
+    talk.hear("Hello there.", 1.05)
+    talk.silence(0.1, 1.1)
+    assert talk.turns.next_deadline() == pytest.approx(1.2)
+    assert talk.do(talk.turns.on_timer(1.19)) == []
+    retire, ended = talk.do(talk.turns.on_timer(1.2))
+    assert retire == Retire(2, 0)
+    assert isinstance(ended, TurnEnded) and ended.record.verdict is Verdict.REFUSED
+    assert talk.turns.snapshot().history == (Line("user", "Hello there."),)
+    assert talk.turns.on_timer(1.3) == [] and talk.turns.next_deadline() is None
+
+
+def test_an_enforced_turn_that_is_committed_after_its_deadline_is_refused() -> None:
+    """Though its reply is ready: nothing of it is said."""
+    talk = Talk(enforce=True)
+    talk.until_final("and")
+    talk.think("One two. Three.", 1.03, last=True)
+    talk.say(0.1, 1.05)
+    assert kinds(talk.silence(1.4, 2.4)) == ["FinalTranscript", "Committed", "Promote", "Retire", "TurnEnded"]
+    assert talk.verdict() is Verdict.REFUSED
+    assert talk.history == [("user", "and")]
+
+
+def test_an_enforced_turn_with_content_in_time_is_not_refused() -> None:
+    talk = Talk(enforce=True)
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    talk.soft_end(1.0)
+    talk.hear("Hello there.", 1.05)
+    talk.do(talk.turns.on_thought(talk.asked[WorkKind.THINK], "Yes.", True, NO_TIME, 1.07))
+    talk.do(talk.turns.on_spoken(talk.asked[WorkKind.SPEAK], pcm(0.5), True, NO_TIME, 1.09))
+    assert "ReplyAudio" in kinds(talk.silence(0.1, 1.1))
+    assert not any(isinstance(command, TurnEnded) for command in talk.turns.on_timer(1.2))
+
+
+def masked(**changes: object) -> Talk:
+    """Speech has ended at 1.0, the turn is committed at 1.1, and the model thinks. The deadline is 1.2."""
+    talk = Talk(acknowledge=MASKS, **changes)
+    talk.turns.on_outlook(SLOW_REPLY)
+    talk.until_final()
+    talk.silence(0.1, 1.1)
+    assert talk.turns.snapshot().phase is Phase.COMMITTED
+    return talk
+
+
+def test_nothing_is_acknowledged_before_the_commit() -> None:
+    """The deadline may pass: who has not finished is not told "mm-hm"."""
+    talk = Talk(acknowledge=MASKS, manual=True)
+    talk.turns.on_outlook(SLOW_REPLY)
+    talk.until_final()
+    assert [c for c in talk.wait(1.5) if isinstance(c, Acknowledged | ReplyAudio)] == []
+
+
+def test_an_acknowledged_turn_is_masked_and_its_grace_runs_from_the_content() -> None:
+    """The sound is no answer: the user may still go on, long after it."""
+    talk = masked()
+    assert [type(c).__name__ for c in talk.wait(1.195)] == ["Acknowledged", "ReplyAudio"]
+    talk.turns.on_acknowledged(1, 1.191)
+    talk.speak(2.5, start=40_000)
+    assert isinstance(talk.voiced(0.1, 2.6, at=2.6)[0], Reopened)
+
+
+def test_an_acknowledgement_of_another_epoch_marks_nothing() -> None:
+    """It had been given out when its turn was reopened."""
+    talk = masked()
+    talk.wait(1.195)
+    talk.turns.on_acknowledged(7, 1.195)
+    talk.think("Yes. ", 1.4, last=True)
+    talk.say(0.1, 1.5)
+    talk.turns.on_sent(1, 1.5)
+    (ended,) = [c for c in talk.wait(3.0) if isinstance(c, TurnEnded)]
+    assert ended.record.verdict is Verdict.MISSED and ended.record.instants.acknowledged is None
+
+
+def test_who_may_have_gone_on_is_not_talked_over() -> None:
+    """Speech too short to take the commit back, at the deadline."""
+    talk = masked()
+    talk.speak(1.17, start=18_720)
+    talk.voiced(0.032, 1.18, at=1.18)
+    assert [c for c in talk.wait(1.3) if isinstance(c, Acknowledged)] == []
+
+
+def test_what_was_said_is_corrected_wherever_the_turn_stands() -> None:
+    """In the history and for the client; a reply that is being made stays as it is."""
+    talk = Talk(second_pass=True).until_final("I want a bare.")
+    commands = talk.silence(0.1, 1.1)
+    assert "SECOND_PASS" in kinds(commands)
+    work = talk.asked[WorkKind.SECOND_PASS]
+    assert talk.turns.on_reheard(work, "I want a pear.", True) == [Corrected(1, "I want a pear.")]
+    assert talk.turns.snapshot().history == (Line("user", "I want a pear."),)
+    assert talk.thoughts[-1].lines[-1] == Line("user", "I want a bare.")
+
+
+def test_a_corrected_turn_can_still_be_reopened() -> None:
+    """Its corrected line leaves the history, as the first one would have."""
+    talk = Talk(second_pass=True).until_final("I want a bare.")
+    talk.silence(0.1, 1.1)
+    talk.turns.on_reheard(talk.asked[WorkKind.SECOND_PASS], "I want a pear.", True)
+    talk.speak(1.3, start=20_800)
+    assert "Reopened" in kinds(talk.voiced(0.1, 1.4, at=1.4))
+    assert talk.turns.snapshot().history == ()
+
+
+def test_a_line_that_has_left_the_history_is_not_corrected() -> None:
+    """Nobody reads it any more, and the client is not told either."""
+    talk = Talk(second_pass=True, max_lines=1).until_final("I want a bare.")
+    talk.silence(0.1, 1.1)
+    talk.turns.on_line(Line("user", "Something else."))
+    assert talk.turns.on_reheard(talk.asked[WorkKind.SECOND_PASS], "I want a pear.", True) == []
+    assert talk.turns.snapshot().history == (Line("user", "Something else."),)
+
+
+def test_a_second_pass_that_fails_does_not_fail_the_turn() -> None:
+    """Nor does one that is dropped."""
+    talk = Talk(second_pass=True).until_final()
+    talk.silence(0.1, 1.1)
+    work = talk.asked[WorkKind.SECOND_PASS]
+    assert talk.turns.on_engine_failed(work, "engine_failed", 1.2) == []
+    assert talk.turns.on_discarded(work) == []
+    assert talk.turns.snapshot().phase is Phase.COMMITTED

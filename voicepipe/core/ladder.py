@@ -2,7 +2,8 @@
 
 The first rung, a shorter first clause, is the reply's own (`core.reply`). Here are the others: no second pass over
 what was said, a smaller model, an acknowledgement at the deadline. Each is taken only where the turn is expected to
-be late, and noted in its ledger when it is taken; the settings switch each of them off.
+be late, and noted in its ledger when it is taken; the settings switch each of them off. Below them is the refusal:
+where the deadline is enforced, a turn that has come to it with nothing is not answered.
 """
 
 from __future__ import annotations
@@ -74,3 +75,15 @@ class Ladder:
             return []
         turn.ledger.on_rung(Rung.ACKNOWLEDGE)
         return reply.acknowledge(sound, now)
+
+    def refuse_at(self, turn: Turn) -> float | None:
+        """When this turn is refused: at its deadline, where that is enforced, unless content is on its way or it
+        was acknowledged."""
+        reply = turn.reply
+        if not self._settings.enforce or turn.phase is not Phase.COMMITTED or reply is None or reply.on_its_way:
+            return None
+        return None if reply.playout.acknowledged else turn.ledger.deadline
+
+    def is_refused(self, turn: Turn, now: float) -> bool:
+        at = self.refuse_at(turn)
+        return at is not None and now >= at

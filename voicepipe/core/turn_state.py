@@ -10,8 +10,9 @@ from math import floor
 from voicepipe.core.acknowledge import AcknowledgeSettings
 from voicepipe.core.blame import SHARES
 from voicepipe.core.budget import Ledger
-from voicepipe.core.events import Line, Stage
+from voicepipe.core.events import Line, Stage, Work, WorkClass, WorkKind
 from voicepipe.core.forecast import Outlook
+from voicepipe.core.numbering import Numbering
 from voicepipe.core.patience import Patience
 from voicepipe.core.reply import Reply, ReplySettings
 from voicepipe.core.utterance import DecodeSettings, Utterance
@@ -128,6 +129,18 @@ class Turn:
         if self.typed or self.utterance.commit_asked:
             return False
         return self.grace_until is None or now < self.grace_until
+
+
+def open_turn(numbers: Numbering, settings: TurnSettings, start: int, outlook: Outlook, now: float) -> Turn:
+    """The next turn, whose speech begins at sample `start`."""
+    number = numbers.begin_turn()
+    ledger = Ledger(number, settings.budget_s, settings.downlink_s, settings.shares)
+
+    def make_work(kind: WorkKind, klass: WorkClass) -> Work:
+        return numbers.work(number, kind, klass, ledger.deadline)
+
+    utterance = Utterance(start, make_work, settings.decode)
+    return Turn(number, utterance, ledger, opened=now, progress=now, voiced=now, outlook=outlook)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,12 @@
-"""The vocabulary: values that cannot change, kinds that know their stage, classes that are ordered."""
+"""What is asked of a device: kinds that know their stage, classes that are ordered, chunks that cannot change."""
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import FrozenInstanceError
-from typing import get_args
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from voicepipe.core import events
-from voicepipe.core.events import Stage, Timing, TurnCommand, Verdict, Work, WorkClass, WorkKind
+from voicepipe.core.events import Load, Offer, Stage, Way, Work, WorkClass, WorkKind
 
 WORK = Work(7, "s1", 2, 3, 1, WorkKind.THINK, WorkClass.SPECULATION)
 
@@ -35,20 +32,6 @@ def test_stages_are_named_in_the_order_of_the_critical_path() -> None:
     assert [stage.value for stage in Stage] == ["endpoint", "asr", "llm", "tts", "send"]
 
 
-def test_verdicts_are_those_of_the_wire() -> None:
-    """The first that fits wins, so their order counts."""
-    assert [verdict.value for verdict in Verdict] == [
-        "failed",
-        "refused",
-        "empty",
-        "interrupted",
-        "masked",
-        "missed",
-        "degraded",
-        "met",
-    ]
-
-
 def test_started_turns_go_before_all_else() -> None:
     """Classes compare by urgency, most urgent first."""
     assert sorted(WorkClass) == [
@@ -65,26 +48,22 @@ def test_a_work_is_known_by_its_session_and_number() -> None:
     assert WORK.key == ("s1", 7)
 
 
-def test_a_timing_splits_into_wait_and_service() -> None:
-    """Both in seconds, and together all the time from the queue to the end."""
-    timing = Timing(queued=1.0, started=1.5, finished=3.5)
-    assert (timing.wait_s, timing.service_s) == (0.5, 2.0)
-
-
-@pytest.mark.parametrize("kind", get_args(TurnCommand), ids=lambda kind: kind.__name__)
-def test_commands_are_frozen_values(kind: type) -> None:
-    """A command is data: comparable, and nobody can change it on its way."""
-    assert dataclasses.is_dataclass(kind)
-    assert kind.__dataclass_params__.frozen and kind.__dataclass_params__.eq  # type: ignore[attr-defined]
-    assert hasattr(kind, "__slots__")
-
-
 def test_a_work_cannot_be_changed() -> None:
     """Promotion makes a new one."""
     with pytest.raises(FrozenInstanceError):
         WORK.epoch = 9  # type: ignore[misc]
 
 
-def test_audio_is_not_spelled_out_in_logs() -> None:
-    """A reply's samples never reach a log through a repr."""
-    assert "pcm" not in repr(events.ReplyAudio(1, 0, b"\x01\x02"))
+def test_what_is_known_of_its_size_makes_no_other_work_of_it() -> None:
+    """It is declared after the work was asked for; whoever asked finds it again all the same."""
+    sized = replace(WORK, bound_s=0.1, remaining_s=0.2, load=Load("llm", 1.0), since=1.0)
+    assert replace(sized, larger=(Offer(Load("llm", 2.0), 0.2),)) == WORK
+    assert replace(WORK, deadline=1.2) != WORK
+
+
+def test_a_step_is_reading_until_the_first_token_has_come() -> None:
+    """Seconds of service, added up."""
+    read = Way().after(0.2).after(0.1)
+    assert (read.read_s, read.thought_s) == (pytest.approx(0.3), 0.0)
+    thought = replace(read, has_token=True).after(0.05)
+    assert (thought.read_s, thought.thought_s) == (read.read_s, 0.05)

@@ -1,0 +1,215 @@
+"""The ways in which a turn ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from tests.core.talking import RATE, SETTINGS, Talk, kinds, replied, spoken
+from voicepipe.core.answering import Answering
+from voicepipe.core.closing import Closing
+from voicepipe.core.events import (
+    ReplyDone,
+    ReplyInterrupted,
+    Retire,
+    SpeechStarted,
+    Stage,
+    Submit,
+    Think,
+    TurnCommand,
+    TurnEnded,
+    TurnFailed,
+    Verdict,
+    WorkKind,
+)
+from voicepipe.core.history import History
+from voicepipe.core.ladder import Ladder
+from voicepipe.core.numbering import Numbering
+from voicepipe.core.pauses import Pauses
+from voicepipe.core.turn_state import Phase
+
+pytestmark = pytest.mark.usefixtures("plain_sentences")
+
+
+def test_an_empty_final_ends_the_turn_without_a_commit() -> None:
+    """Humming: no words, no reply, no line, no epoch."""
+    talk = Talk().until_final("")
+    assert talk.last == []
+    assert kinds(talk.silence(0.64, 1.64)) == ["TurnEnded"]
+    assert talk.verdict() is Verdict.EMPTY
+    assert (talk.turns.epoch, talk.history) == (0, [])
+
+
+def test_a_whole_reply_enters_the_history_when_it_has_been_heard() -> None:
+    """Not when it has been sent; the turn ends then."""
+    talk = Talk().until_replying()
+    said = talk.wait(5.0)
+    assert ReplyDone(1, 1, 2000) in said
+    assert kinds(said)[-2:] == ["TurnEnded", "WARM"]
+    assert talk.history == [("user", "Hello there."), ("assistant", "One two. Three four.")]
+    read = said[-1]
+    assert isinstance(read, Submit) and isinstance(read.task, Think)
+    assert [line.text for line in read.task.lines[1:]] == ["Hello there.", "One two. Three four.", ""]
+    assert talk.phase is Phase.ENDED
+    assert talk.turns.next_deadline() is None
+
+
+def test_an_empty_reply_is_a_failure() -> None:
+    """No silent turn."""
+    talk = Talk().until_committed()
+    commands = talk.think("", 1.2, last=True)
+    assert commands[:2] == [TurnFailed(1, "empty_reply", Stage.LLM), ReplyInterrupted(1, 1, 0)]
+    assert talk.verdict() is Verdict.FAILED
+    assert talk.history == [("user", "Hello there.")]
+
+
+def test_the_end_of_the_session_gives_the_turn_its_verdict() -> None:
+    """Whatever it was doing."""
+    stories: list[tuple[Callable[[Talk], object], Verdict]] = [
+        (Talk.until_final, Verdict.INTERRUPTED),
+        (Talk.until_committed, Verdict.INTERRUPTED),
+        (Talk.until_replying, Verdict.MET),
+    ]
+    for story, verdict in stories:
+        talk = Talk()
+        story(talk)
+        talk.resume(1.5)
+        talk.do(talk.turns.on_closed(1.6))
+        assert talk.verdict() is verdict
+        assert talk.phase is Phase.ENDED
+        assert talk.do(talk.turns.on_closed(1.7)) == []
+
+
+def test_a_failing_final_fails_the_turn() -> None:
+    """Without a text there is nothing to answer."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    talk.soft_end(1.0)
+    commands = talk.do(talk.turns.on_engine_failed(talk.asked[WorkKind.FINAL], "engine_failed", 1.1))
+    assert commands[0] == TurnFailed(1, "engine_failed", Stage.ASR)
+    assert talk.verdict() is Verdict.FAILED
+    assert talk.speak(2.0)[0] == SpeechStarted(2)
+
+
+@pytest.mark.parametrize("kind", [WorkKind.THINK, WorkKind.SPEAK])
+def test_a_failing_reply_fails_its_turn(kind: WorkKind) -> None:
+    """After the commit there is no other try; the client is told where it failed."""
+    talk = Talk().until_committed()
+    talk.think("One. ", 1.15)
+    commands = talk.do(talk.turns.on_engine_failed(talk.asked[kind], "engine_failed", 1.2))
+    assert commands[0] == TurnFailed(1, "engine_failed", kind.stage)
+    assert kinds(commands)[1:] == ["ReplyInterrupted", "Retire", "TurnEnded"]
+    assert talk.verdict() is Verdict.FAILED
+
+
+def test_deaf_ears_fail_the_turn_that_is_being_heard() -> None:
+    """What was said in it is not known; a reply that is being given is none of their business."""
+    talk = Talk()
+    assert talk.do(talk.turns.on_deaf("engine_failed", 0.0)) == []
+    talk.speak(0.0)
+    assert talk.do(talk.turns.on_deaf("engine_failed", 0.5))[0] == TurnFailed(1, "engine_failed", Stage.ENDPOINT)
+    assert talk.verdict() is Verdict.FAILED
+    talk = Talk().until_replying()
+    assert talk.do(talk.turns.on_deaf("engine_failed", 1.3)) == []
+
+
+def test_an_interruption_before_any_sound_leaves_nothing_in_the_history() -> None:
+    """And the verdict says that there was no content."""
+    talk = Talk().until_committed()
+    commands = talk.do(talk.turns.on_cancel(1.15))
+    assert commands[0] == ReplyInterrupted(1, 1, 0)
+    assert talk.verdict() is Verdict.INTERRUPTED
+    assert talk.history == [("user", "Hello there.")]
+
+
+def test_an_interruption_goes_by_the_clients_report() -> None:
+    """It has played 600 ms only: one word of two."""
+    talk = Talk().until_replying()
+    talk.wait(2.4)
+    talk.do(talk.turns.on_report(1, 600, 2.4))
+    commands = talk.do(talk.turns.on_cancel(2.5))
+    assert commands[0] == ReplyInterrupted(1, 1, 600)
+    assert talk.history[-1] == ("assistant", "One …")
+
+
+# --- by itself -------------------------------------------------------------------------------------------------
+
+
+class End:
+    """A turn that can be ended, in its first epoch if it is committed."""
+
+    def __init__(self, *, committed: bool) -> None:
+        self.numbers = Numbering("s", count(1))
+        self.history = History(9)
+        answering = Answering(self.numbers, SETTINGS, self.history, Ladder("s", SETTINGS, self.numbers.serial))
+        self.closing = Closing(self.numbers, self.history, answering, Pauses(SETTINGS), RATE)
+        self.turn = spoken(self.numbers)
+        if committed:
+            self.turn.ledger.on_commit(1.1)
+            self.numbers.begin_epoch()
+            replied(self.turn, until=1.1)
+        else:
+            answering.begin(self.turn, "Hello.", 1, 1.05)
+
+    def by(self, commands: list[TurnCommand]) -> tuple[list[TurnCommand], Verdict]:
+        """What is said before the verdict, and that."""
+        *rest, ended = commands
+        assert isinstance(ended, TurnEnded)
+        assert self.turn.phase is Phase.ENDED and self.turn.reply is None
+        return rest, ended.record.verdict
+
+    @property
+    def replies(self) -> list[str]:
+        return [line.text for line in self.history.lines if line.role == "assistant"]
+
+
+def test_a_reply_that_was_heard_out_is_kept_whole() -> None:
+    end = End(committed=True)
+    end.turn.ledger.on_sent(1.15, 0.0)
+    assert end.by(end.closing.heard_out(end.turn, 2.2)) == ([], Verdict.MET)
+    assert end.replies == ["One two."] and end.numbers.epoch == 1
+
+
+def test_an_interrupted_reply_is_kept_as_far_as_it_was_heard() -> None:
+    """Nothing of it, if it was cut off before its first word."""
+    end = End(committed=True)
+    end.turn.ledger.on_sent(1.15, 0.0)
+    rest, verdict = end.by(end.closing.interrupt(end.turn, 1.6))
+    assert rest == [ReplyInterrupted(1, 1, 500), Retire(2, 0)] and verdict is Verdict.MET
+    assert end.replies == ["One …"]
+    early = End(committed=True)
+    rest, verdict = early.by(early.closing.interrupt(early.turn, 1.1))
+    assert rest == [ReplyInterrupted(1, 1, 0), Retire(2, 0)] and verdict is Verdict.INTERRUPTED
+    assert early.replies == []
+
+
+def test_a_refused_reply_is_retired_without_a_word() -> None:
+    end = End(committed=True)
+    assert end.by(end.closing.refuse(end.turn, 1.2)) == ([Retire(2, 0)], Verdict.REFUSED)
+    assert end.replies == []
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_failure_says_which_and_where(committed: bool) -> None:
+    """What was made ahead is dropped; what was committed is interrupted."""
+    end = End(committed=committed)
+    rest, verdict = end.by(end.closing.fail(end.turn, "engine_failed", Stage.LLM, 1.1))
+    assert rest[0] == TurnFailed(1, "engine_failed", Stage.LLM) and verdict is Verdict.FAILED
+    assert rest[-1] == (Retire(2, 0) if committed else Retire(1, 1))
+
+
+def test_without_words_there_is_nothing_to_answer() -> None:
+    """Nor to be late with."""
+    end = End(committed=False)
+    assert end.by(end.closing.nothing_said(end.turn, 1.2)) == ([Retire(1, 1)], Verdict.EMPTY)
+
+
+def test_a_turn_that_nobody_answers_is_not_late() -> None:
+    """Its words were all that was wanted."""
+    end = End(committed=True)
+    end.turn.reply = None
+    _, verdict = end.by(end.closing.unanswered(end.turn, 9.0))
+    assert verdict is Verdict.MET

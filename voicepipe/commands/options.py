@@ -1,0 +1,130 @@
+"""The options that several commands share, and the configuration that they come to with its file."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tomllib
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from voicepipe.commands.engines import check_models
+from voicepipe.config import Config, parse_config
+from voicepipe.errors import ConfigError
+from voicepipe.recorders import Recorders, open_recorders
+
+BUDGET_MS = (1.0, 60_000.0)
+
+
+def add_clips(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--wav", action="append", type=path_of, metavar="F", help="say this recording (repeatable)")
+    parser.add_argument("--out", type=path_of, metavar="F", help="write the replies to this WAV")
+    parser.add_argument("--json", action="store_true", help="one JSON object per turn, a summary last")
+
+
+def add_promise(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--operating-point", choices=("fast", "balanced", "safe"), help="how soon a pause ends a turn"
+    )
+    parser.add_argument("--enforcement", choices=("degrade", "enforce", "observe"), help="what a late turn gets")
+    parser.add_argument("--budget-ms", metavar="MS", help="end of speech to sound (default 200)")
+
+
+def add_engines(parser: argparse.ArgumentParser) -> None:
+    add_promise(parser)
+    parser.add_argument("--config", type=path_of, metavar="F.toml", help="configuration file")
+    parser.add_argument("--engines", choices=("default", "scripted"), help="real models, or scripted stand-ins")
+    parser.add_argument(
+        "--llm", metavar="SPEC", help="GGUF file, hub id, or http(s) URL of an OpenAI-compatible endpoint"
+    )
+    parser.add_argument("--llm-model", metavar="NAME", help="the model's name at that endpoint")
+    parser.add_argument("--asr", metavar="SPEC", help="faster-whisper model: name, folder or hub id")
+    parser.add_argument(
+        "--asr-second", metavar="SPEC", help="a larger one, to hear again in idle time what was said (default none)"
+    )
+    parser.add_argument("--voice", metavar="SPEC", help="Piper voice: .onnx file or hub id")
+    parser.add_argument(
+        "--turn-model",
+        metavar="SPEC",
+        help="asked in pauses whether the speaker sounds finished: smart-turn-v3.2, or a smart-turn v3 .onnx file "
+        "(default none: the words tell)",
+    )
+    parser.add_argument(
+        "--ledger",
+        type=path_of,
+        metavar="F.jsonl",
+        help="record every chunk and turn, a JSON object per line (no words)",
+    )
+    parser.add_argument(
+        "--trace", type=path_of, metavar="F.json", help="the same as a Chrome trace; open it in Perfetto"
+    )
+    parser.add_argument(
+        "--record",
+        type=path_of,
+        metavar="F.jsonl",
+        help="record what is decided and on what, for `voicepipe replay`; holds all WORDS that are said, no sound",
+    )
+
+
+def path_of(text: str) -> Path:
+    """`Path("")` would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name was given")
+    return Path(text)
+
+
+def budget_ms_of(args: argparse.Namespace) -> float | None:
+    """A plain decimal. Raises ConfigError."""
+    text = args.budget_ms
+    if text is None:
+        return None
+    least, most = BUDGET_MS
+    if not re.fullmatch(r"[0-9]{1,5}(\.[0-9]{1,6})?", text) or not least <= float(text) <= most:
+        wanted = f"a plain number of milliseconds from {least:.0f} to {most:.0f}"
+        raise ConfigError(f"--budget-ms {text}: expected {wanted}", field="budget_ms")
+    return float(text)
+
+
+def config_of(args: argparse.Namespace) -> Config:
+    """File first, then flags. Raises ConfigError; fetches and loads nothing."""
+    values: dict[str, object] = {}
+    if args.config is not None:
+        try:
+            values = tomllib.loads(args.config.read_text(encoding="utf-8-sig"))
+        except OSError as exc:
+            raise ConfigError(f"{args.config}: {exc.strerror}", field="--config") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+            raise ConfigError(f"{args.config} is not TOML: {exc}", field="--config") from None
+    tables = {
+        "": {
+            "host": getattr(args, "host", None),
+            "port": getattr(args, "port", None),
+            "api_port": getattr(args, "api_port", None),
+            "operating_point": args.operating_point,
+            "enforcement": args.enforcement,
+            "budget_ms": budget_ms_of(args),
+        },
+        "engines": {
+            "kind": args.engines,
+            "llm": args.llm,
+            "llm_model": args.llm_model,
+            "asr": args.asr,
+            "asr_second": args.asr_second,
+            "tts": args.voice,
+            "turn_model": args.turn_model,
+        },
+        "limits": {"max_sessions": getattr(args, "max_sessions", None)},
+        "admission": {"policy": getattr(args, "admission", None)},
+    }
+    for table, flags in tables.items():
+        target = values.setdefault(table, {}) if table else values
+        if not isinstance(target, dict):
+            raise ConfigError(f"{table} must be a table", field=table)
+        target.update({key: value for key, value in flags.items() if value is not None})
+    config = parse_config(values)
+    check_models(config.engines)
+    return config
+
+
+def recorders_of(args: argparse.Namespace) -> AbstractContextManager[Recorders]:
+    return open_recorders(args.ledger, args.trace, args.record)

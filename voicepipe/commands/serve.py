@@ -1,0 +1,150 @@
+"""`voicepipe serve`: a server, until it is told to end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from voicepipe.app import Serving, serving
+from voicepipe.commands.engines import loader_of, model_store
+from voicepipe.commands.options import add_engines, config_of, recorders_of
+from voicepipe.commands.ready import authority, is_local, ready_text
+from voicepipe.commands.tokens import read_tokens
+from voicepipe.config import Config
+from voicepipe.engines.base import Engines
+from voicepipe.errors import MissingExtra
+from voicepipe.recorders import Recorders
+from voicepipe.resources import browser_dir
+from voicepipe.signals import (
+    next_one_ends,
+    on_signals,
+    serve_status,
+)
+
+if TYPE_CHECKING:
+    from voicepipe.listener import ApiListener
+
+
+def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        "serve",
+        help="serve voice sessions",
+        description="Sessions at ws://HOST:PORT/v1/voice, the browser client at /, health at /healthz and "
+        "/readyz, metrics at /metrics. Tokens for other than loopback clients: VOICEPIPE_SERVER_TOKENS, "
+        "comma-separated. SIGTERM drains and exits 0; a second one ends at once, and so does the "
+        "first one before the server is ready.",
+    )
+    parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port (default 8765; 0 takes a free one)")
+    parser.add_argument("--max-sessions", type=int, metavar="N", help="sessions at a time (default 4)")
+    parser.add_argument(
+        "--admission",
+        choices=("none", "count", "token-bucket", "aimd", "gradient", "vegas", "deadline"),
+        help="who gets a session below that number (default deadline: as long as turns can be in time)",
+    )
+    parser.add_argument(
+        "--api-port",
+        type=int,
+        metavar="N",
+        help="serve OpenAI's /v1/chat/completions there, beside the sessions and out of their way (default none)",
+    )
+    parser.add_argument("--check", action="store_true", help="check the configuration, print it, exit")
+    add_engines(parser)
+    parser.set_defaults(run=run_serve)
+    return parser
+
+
+def run_serve(args: argparse.Namespace) -> int:
+    config = config_of(args)
+    tokens = read_tokens(config, os.environ)
+    if args.check:
+        print(msgspec.json.format(msgspec.json.encode(config), indent=2).decode())
+        return 0
+    with recorders_of(args) as recorders, ExitStack() as stack:
+        api = _api_listener(config)
+        if api is not None:
+            stack.enter_context(closing(api))
+        loader = loader_of(config, model_store())
+        return asyncio.run(serve_until_told(config, loader, recorders, tokens, api))
+
+
+def _api_listener(config: Config) -> ApiListener | None:
+    """The second listener, where one is wanted. Raises MissingExtra, PortInUse and EnvironmentFailure."""
+    if config.api_port is None:
+        return None
+    try:
+        from voicepipe.api import ApiSettings
+        from voicepipe.listener import ApiListener
+    except ModuleNotFoundError as exc:
+        raise MissingExtra(
+            f"{exc.name} is not installed; --api-port needs the extra: "
+            "pip install 'voicepipe-realtime[api]' (from a checkout: pip install '.[api]')"
+        ) from None
+    limits = config.limits
+    settings = ApiSettings(limits.max_text_tokens, limits.send_timeout_s)
+    return ApiListener(config.host, config.api_port, settings, max_connections=limits.max_connections)
+
+
+async def serve_until_told(
+    config: Config,
+    loader: Callable[[], Engines],
+    recorders: Recorders,
+    tokens: Mapping[str, str],
+    api: ApiListener | None,
+) -> int:
+    once, twice = asyncio.Event(), asyncio.Event()
+    ready: list[Serving] = []
+
+    def tell(number: int) -> None:
+        if not ready:
+            # Nobody is served yet, and neither a native call that loads an engine nor the interpreter's exit,
+            # which waits for that call's thread, can be hurried.
+            os._exit(serve_status(number))
+        if once.is_set():
+            twice.set()
+            next_one_ends(serve_status)
+        once.set()
+
+    def listening(port: int) -> None:
+        print(f"listening on http://{authority(config.host, port)}; loading the engines", flush=True)
+        if not tokens and not is_local(config.host):
+            print(
+                "no token is configured, so that clients on other machines will be turned away: set "
+                "VOICEPIPE_SERVER_TOKENS, or [tokens.NAME] in the configuration",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    with on_signals(tell):
+        async with serving(
+            config,
+            loader,
+            tokens=tokens,
+            web_files=browser_dir(),
+            on_listening=listening,
+            recorders=recorders,
+            api=api,
+        ) as served:
+            ready.append(served)
+            print(ready_text(config, served), flush=True)
+            if api is not None:
+                print(f"texts: http://{authority(config.host, api.port)}/v1/chat/completions", flush=True)
+            await once.wait()
+            print("draining; a second signal ends at once", flush=True)
+            async with asyncio.TaskGroup() as group:
+                hurry = group.create_task(_stop_at_once(served, twice), name="stop at once")
+                await served.stop(config.limits.grace_s)
+                hurry.cancel()
+    return 0
+
+
+async def _stop_at_once(served: Serving, twice: asyncio.Event) -> None:
+    await twice.wait()
+    await served.stop(0.0)

@@ -1,0 +1,167 @@
+"""What a device is asked to do: chunks, their kinds and classes, and the tasks that they begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
+
+
+class Stage(StrEnum):
+    """A span of the turn's critical path, in the order in which it is walked."""
+
+    ENDPOINT = "endpoint"
+    ASR = "asr"
+    LLM = "llm"
+    TTS = "tts"
+    SEND = "send"
+
+
+class WorkKind(StrEnum):
+    """What a chunk does."""
+
+    HEAR = "hear"  # Vad over the frames that have arrived
+    PARTIAL = "partial"  # Asr while the user speaks
+    FINAL = "final"  # Asr at a pause
+    SECOND_PASS = "second-pass"  # the larger Asr, over what a committed turn has said
+    JUDGE = "judge"  # TurnModel in a pause
+    WARM = "warm"  # one Llm step that only reads what the next reply will begin with
+    THINK = "think"  # one Llm step
+    SPEAK = "speak"  # one Tts step
+    GENERATE = "generate"  # one step of texts that nobody waits to hear
+
+    @property
+    def stage(self) -> Stage:
+        return _STAGES[self]
+
+
+_STAGES = {
+    WorkKind.HEAR: Stage.ENDPOINT,
+    WorkKind.PARTIAL: Stage.ASR,
+    WorkKind.FINAL: Stage.ASR,
+    WorkKind.SECOND_PASS: Stage.ASR,
+    WorkKind.JUDGE: Stage.ENDPOINT,
+    WorkKind.WARM: Stage.LLM,
+    WorkKind.THINK: Stage.LLM,
+    WorkKind.SPEAK: Stage.TTS,
+    WorkKind.GENERATE: Stage.LLM,
+}
+
+
+class WorkClass(IntEnum):
+    """Who goes first; a lower number wins."""
+
+    STARTED = 0  # a turn whose speech has ended, or playback that is about to run dry
+    ASR = 1  # listening
+    SPECULATION = 2  # a reply to a turn that is not committed yet
+    AHEAD = 3  # audio beyond the playback frontier
+    BACKGROUND = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a chunk has to do, as far as that is known before it runs. Units as `core.cost.Size` states them."""
+
+    model: str
+    units: float
+    context: float = 0.0
+    variant: str = ""
+    """As `core.cost.CostKey` states it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How far a reply has come on its way from the prompt to its first audio. Service in seconds."""
+
+    read_s: float = 0.0
+    """Of its steps up to the first token."""
+    thought_s: float = 0.0
+    """Of its steps after that one, up to the first clause."""
+    has_token: bool = False
+    clause_characters: int | None = None
+    """Length of the first clause; None while there is none."""
+    has_audio: bool = False
+    cut: bool = False
+    """It went no further, or its clause ended before it had to: it would have been longer."""
+
+    def after(self, service_s: float) -> Way:
+        """A step later."""
+        if self.has_token:
+            return replace(self, thought_s=self.thought_s + service_s)
+        return replace(self, read_s=self.read_s + service_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One size that a chunk may have."""
+
+    load: Load
+    bound_s: float
+    """Declared upper bound of its service at that size; 0 where none is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One chunk that a session wants done. Work for a turn that is not committed yet carries the epoch that
+    its commit will open, so that a commit makes it current without touching it."""
+
+    id: int
+    """Unique within the session."""
+    session: str
+    turn: int
+    epoch: int
+    revision: int
+    kind: WorkKind
+    klass: WorkClass
+    deadline: float | None = None
+    """Scheduler time at which the turn's budget ends; None where none runs."""
+    bound_s: float = field(default=0.0, compare=False)
+    """Declared upper bound of this chunk's service; 0 where none is known."""
+    remaining_s: float = field(default=0.0, compare=False)
+    """Predicted service that must still follow this chunk before the deadline."""
+    load: Load | None = field(default=None, compare=False)
+    """What `bound_s` is for; None where nothing is declared."""
+    larger: tuple[Offer, ...] = field(default=(), compare=False)
+    """Sizes beyond it that the chunk may have, smallest first. The scheduler takes one of them where there is
+    slack, and then `load` and `bound_s` of the work that runs are that one's."""
+    since: float | None = field(default=None, compare=False)
+    """Since when what it belongs to has been waited for; None: it has just come."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.session, self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One message of the conversation."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Think:
+    """Begin a reply to this conversation (the first WARM or THINK); later steps carry no task."""
+
+    lines: tuple[Line, ...]
+    max_tokens: int
+    small: bool = False
+    """By the smaller model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speak:
+    """Begin one clause; later SPEAKs of the clause carry no task."""
+
+    text: str
+    first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rehear:
+    """Begin a second pass over samples [start, end) of the session's 16 kHz clock; as far as `end` has come."""
+
+    turn: int
+    start: int
+    end: int
+    speech_samples: int
