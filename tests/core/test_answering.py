@@ -10,6 +10,7 @@ import pytest
 from tests.core.talking import SETTINGS, S, Talk, heard, kinds, lulled, spoken
 from voicepipe.core.answering import Answering
 from voicepipe.core.events import (
+    FinalTranscript,
     Line,
     ReplyAudio,
     ReplyText,
@@ -437,3 +438,17 @@ def test_what_is_read_says_what_has_been_heard() -> None:
     assert (asked.work.kind, asked.work.klass, asked.work.epoch) == (WorkKind.WARM, WorkClass.SPECULATION, 1)
     assert asked.task.lines[-1] == Line("user", "so far")
     assert kinds(replies.on_read(asked.work, False)) == ["WARM"]
+
+
+def test_words_that_were_read_are_shown_as_they_were_written_then() -> None:
+    """What follows them need not be read again; the client is told how the recogniser writes them."""
+    talk = Talk()
+    talk.speak(0.0)
+    talk.voiced(0.6, 0.6)
+    heard(talk, WorkKind.PARTIAL, "how long should I", "boil and?", 0.7)
+    talk.soft_end(1.4)
+    talk.hear("How long should I boil an egg?", 1.5)
+    assert talk.thoughts[-1].lines[-1] == Line("user", "how long should I boil an egg?")
+    commands = talk.silence(1.2, 2.7)
+    assert commands[0] == FinalTranscript(1, "How long should I boil an egg?")
+    assert talk.turns.snapshot().history[-1] == Line("user", "how long should I boil an egg?")

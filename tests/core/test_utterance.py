@@ -15,7 +15,7 @@ from voicepipe.core.events import (
     WorkKind,
 )
 from voicepipe.core.patience import OPERATING_POINTS
-from voicepipe.core.utterance import Ahead, DecodeSettings, Final, Partial, Speaking, Utterance, normalised
+from voicepipe.core.utterance import Ahead, DecodeSettings, Final, Partial, Speaking, Utterance
 
 FAST = OPERATING_POINTS["fast"]
 S = 16_000
@@ -412,14 +412,3 @@ def test_without_patience_silence_never_ends_it() -> None:
     one.on_transcript(final(1), "Done.", "", 0)
     one.on_silence(60.0, 1.0)
     assert not one.is_over(None)
-
-
-@pytest.mark.parametrize(("one", "other"), [("Hello, there!", "hello there"), ("It's  5.", "it's 5"), ("", "...")])
-def test_texts_that_sound_alike_are_the_same(one: str, other: str) -> None:
-    """Case, punctuation and spaces are not heard."""
-    assert normalised(one) == normalised(other)
-
-
-def test_texts_with_other_words_are_not_the_same() -> None:
-    """A word more, a word less, an apostrophe."""
-    assert len({normalised(text) for text in ("we are", "we're", "we are here", "we")}) == 4

@@ -13,8 +13,9 @@ from voicepipe.core.numbering import Numbering
 from voicepipe.core.patience import sounds_finished
 from voicepipe.core.reading import Reading
 from voicepipe.core.reply import Reply, ReplyId
+from voicepipe.core.spelling import as_before, normalised
 from voicepipe.core.turn_state import Turn, TurnSettings
-from voicepipe.core.utterance import Partial, normalised
+from voicepipe.core.utterance import Partial
 
 
 class Answering:
@@ -67,7 +68,7 @@ class Answering:
         """Answer `text`, or the conversation as it stands, under `epoch`."""
         lines = self._lines()
         if text is not None:
-            lines.append(Line("user", text))
+            lines.append(Line("user", self._shown(turn, text)))
             turn.answered = normalised(text)
         numbers = self._numbers
         ident = ReplyId(numbers.session, turn.number, epoch, numbers.revision)
@@ -108,7 +109,7 @@ class Answering:
         """The model reads what of `text` is not to change."""
         commands = self._drop_outdated(turn, text)
         if turn.reply is None and not self._shed and self._reading.is_worth(certain):
-            commands += self.read(certain)
+            commands += self.read(self._shown(turn, certain))
         return commands
 
     def _drop_outdated(self, turn: Turn, text: str) -> list[TurnCommand]:
@@ -123,6 +124,10 @@ class Answering:
         if turn.attempts + kept < self._settings.attempts.allowed(now - turn.opened):
             commands += self.begin(turn, text, self._numbers.epoch + 1, now)
         return commands
+
+    def _shown(self, turn: Turn, text: str) -> str:
+        turn.shown = as_before(text, turn.shown)
+        return turn.shown
 
     def _lines(self) -> list[Line]:
         return [Line("system", self._settings.instructions), *self._history.lines]

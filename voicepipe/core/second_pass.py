@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from voicepipe.core.events import Line, Rehear, Submit, TurnCommand, Withdraw, Work, WorkClass, WorkKind
-from voicepipe.core.utterance import RATE_HZ, Span, normalised
+from voicepipe.core.spelling import normalised
+from voicepipe.core.utterance import RATE_HZ, Span
 
 MAX_WAITING = 4
 """Passes of one session that may wait: after so many more turns nobody reads the correction."""

@@ -55,6 +55,7 @@ from voicepipe.core.listening import Listening
 from voicepipe.core.numbering import Numbering
 from voicepipe.core.pauses import Pauses
 from voicepipe.core.reply import Reply
+from voicepipe.core.spelling import as_before
 from voicepipe.core.turn_state import Phase, Turn, TurnSettings, TurnSnapshot, open_turn
 from voicepipe.core.utterance import RATE_HZ, Final, Span, Speaking
 
@@ -445,7 +446,7 @@ class Turns:
         elif self._settings.auto_reply or reply:
             commands += self._answering.begin(turn, text, epoch, now)
         if text is not None:
-            turn.said = Line("user", text)
+            turn.said = Line("user", as_before(text, turn.shown))
             self.on_line(turn.said)
         if turn.reply is None:
             commands += self._ladder.hear_again(turn, epoch, now)

@@ -106,6 +106,8 @@ class Turn:
     reply: Reply | None = None
     answered: str | None = None
     """The normalised text that `reply` answers."""
+    shown: str = ""
+    """What the model was last shown of what the user says."""
     attempts: int = 0
     """Replies begun so far."""
     grace_until: float | None = None

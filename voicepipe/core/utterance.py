@@ -8,7 +8,6 @@ a decode then brings is shown, no more.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -25,11 +24,6 @@ from voicepipe.core.patience import (
 RATE_HZ = 16_000
 
 UNDECIDED = 0.5
-
-
-def normalised(text: str) -> str:
-    """Words only: two texts that sound alike get one reply."""
-    return " ".join(re.findall(r"[\w']+", text.lower()))
 
 
 @dataclass(frozen=True, slots=True)
