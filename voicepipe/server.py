@@ -10,11 +10,10 @@ task is done, by one callback: there is no path on which a task does not end.
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import errno
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -23,9 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from websockets.asyncio.server import Server, ServerConnection, serve
-from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
-from websockets.typing import Subprotocol
 
 from voicepipe.connection import Connection, ConnectionClosed
 from voicepipe.core.admission import Admission, Grant, Refuse, SessionRequest
@@ -37,17 +34,17 @@ from voicepipe.gate import (
     Crowd,
     Gate,
     TurnedAway,
-    Visit,
     refusal_reply,
     session_request,
 )
+from voicepipe.handshake import response_of, select_subprotocol, unreadable, visit_of
 from voicepipe.lag import LagProbe
 from voicepipe.lobby import Lobby, Ticket
 from voicepipe.metrics import Metrics
 from voicepipe.pages import Pages, Readiness
 from voicepipe.transport import VoiceSocket, WebsocketConnection, socket_class
-from voicepipe.webfiles import Reply, error_reply, load_web_files
-from voicepipe.wire.native import MAX_BINARY_BYTES, MAX_TEXT_BYTES, PROTOCOL, Refused, Waiting, encode_server
+from voicepipe.webfiles import Reply, load_web_files
+from voicepipe.wire.native import MAX_BINARY_BYTES, MAX_TEXT_BYTES, Refused, Waiting, encode_server
 
 _log = logging.getLogger(__name__)
 _transport_log = logging.getLogger("voicepipe.transport")
@@ -124,7 +121,7 @@ class VoiceServer:
         self._metrics = metrics
         self._ready = ready
         self._gate = Gate(settings.access)
-        self._socket_class = socket_class(2 * settings.access.max_connections, _unreadable)
+        self._socket_class = socket_class(2 * settings.access.max_connections, unreadable)
         self._pages: Pages | None = None
         self._sessions: dict[asyncio.Task[None], VoiceSocket] = {}
         self._empty = asyncio.Event()
@@ -153,7 +150,7 @@ class VoiceServer:
                 ssl=settings.tls,
                 process_request=self._process_request,
                 process_response=self._process_response,
-                select_subprotocol=_select_subprotocol,
+                select_subprotocol=select_subprotocol,
                 create_connection=self._socket_class,
                 compression=None,
                 server_header=None,
@@ -248,7 +245,7 @@ class VoiceServer:
 
     def _process_request(self, ws: ServerConnection, request: Request) -> Response | None:
         assert isinstance(ws, VoiceSocket) and self._pages is not None
-        visit = ws.visit = _visit(ws, request)
+        visit = ws.visit = visit_of(request, ws.peer)
         ws.arrived = asyncio.get_running_loop().time()
         reply = self._pages.answer(visit)
         if reply is None:
@@ -263,7 +260,7 @@ class VoiceServer:
                 return None
             reply = turned_away.reply
             self._metrics.refusal_took(self._since_arrival(ws))
-        return _response(reply, head=visit.method == "HEAD")
+        return response_of(reply, head=visit.method == "HEAD")
 
     def _crowd(self, ws: VoiceSocket) -> Crowd:
         everyone = self._socket_class.everyone
@@ -280,12 +277,12 @@ class VoiceServer:
         assert visit is not None, "the request has been looked at"
         wish = session_request(visit, self._gate.token_name(visit) or "")
         if isinstance(wish, Reply):
-            return _response(wish)
+            return response_of(wish)
         decision = ws.decision = self._decide(ws, wish)
         if not isinstance(decision, Refuse) or visit.can_read_refusal:
             return None
         self._metrics.refusal_took(self._since_arrival(ws))
-        return _response(refusal_reply(decision))
+        return response_of(refusal_reply(decision))
 
     def _decide(self, ws: VoiceSocket, wish: SessionRequest) -> Grant | Refuse | Ticket:
         state = self.readiness()
@@ -390,32 +387,6 @@ class VoiceServer:
             close_timeout_s=self._settings.close_timeout_s,
             client_error=self._metrics.client_error,
         )
-
-
-def _visit(ws: VoiceSocket, request: Request) -> Visit:
-    headers: dict[str, str] = {}
-    for name, value in request.headers.raw_items():
-        key = name.lower()
-        headers[key] = f"{headers[key]}, {value}" if key in headers else value
-    return Visit(request.method, request.path, headers, ws.peer)
-
-
-def _response(reply: Reply, *, head: bool = False) -> Response:
-    headers = Headers(Date=email.utils.formatdate(usegmt=True))
-    headers.update(reply.all_headers())
-    return Response(reply.status.value, reply.status.phrase, headers, b"" if head else reply.body)
-
-
-def _unreadable(method: bytes) -> bytes:
-    if method in (b"GET", b"HEAD"):
-        return _response(error_reply(HTTPStatus.BAD_REQUEST, "not an HTTP/1.1 request without a body")).serialize()
-    allow = {"Allow": "GET, HEAD"}
-    return _response(error_reply(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD", allow)).serialize()
-
-
-def _select_subprotocol(ws: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-    """The token beside it, if any, is no protocol; and a client that offers none is welcome too."""
-    return next((name for name in offered if name == PROTOCOL), None)
 
 
 def _cannot_listen(settings: ServerSettings, error: OSError) -> EnvironmentFailure:

@@ -12,40 +12,29 @@ import itertools
 import logging
 from collections.abc import Callable
 
-from voicepipe.acknowledgements import at_rate
 from voicepipe.announce import error_to_wire, to_wire
 from voicepipe.claim import Claim
 from voicepipe.connection import Connection, ConnectionClosed
 from voicepipe.core import events as core
-from voicepipe.core.acknowledge import AcknowledgeSettings
 from voicepipe.core.overload import Level
-from voicepipe.core.patience import OPERATING_POINTS
-from voicepipe.core.playout import PlayoutSettings
-from voicepipe.core.reply import ReplySettings
-from voicepipe.core.turn_state import ELSEWHERE, OWN_MODEL, Phase, TurnSettings
+from voicepipe.core.turn_state import Phase
 from voicepipe.device import Done, Dropped, Failed, Outcome
 from voicepipe.ears import Ears
 from voicepipe.engines.base import LlmStep, Transcript
 from voicepipe.errors import BadStart, ClientError, OutOfOrder, SessionLimit, Unsupported
 from voicepipe.ingest import Ingest
 from voicepipe.jobs import Decoded, Jobs, Spoken, is_whole
+from voicepipe.outbox import Outbox
 from voicepipe.services import Services
+from voicepipe.turn_setup import turn_settings
 from voicepipe.wire import messages as wire
-from voicepipe.wire.native import decode_client, encode_server
+from voicepipe.wire.native import decode_client
 
 log = logging.getLogger(__name__)
-
-OUTBOX_FRAMES = 512
-"""Ten seconds of 20 ms frames: playout never runs so far ahead, so a full box is a client that has stalled."""
 
 _DECODES = (core.WorkKind.PARTIAL, core.WorkKind.FINAL)
 RELEASE_S = 2.0
 """How long the end of a session waits for its running chunk: the longest decode of a full window."""
-
-HURRIED_FROM = 0.5
-"""Where the work of an unhurried turn takes this share of the budget, first clauses are short from the start. The
-warm-up has measured a turn that waits for nothing; in a session it waits for the pause to be seen (30 ms), and for
-the chunk that runs (up to 100)."""
 
 
 class _End(Exception):
@@ -89,15 +78,19 @@ class Session:
             timeout_s=services.config.limits.engine_timeout_s,
         )
         self._jobs = Jobs(ident, services.engines, self._ears.ring, start.output_rate)
-        settings = _turn_settings(services, start, budget_ms, self._jobs.output_rate)
+        settings = turn_settings(services, start, budget_ms, self._jobs.output_rate)
         self._turns = services.make_turns(ident, settings, serial)
         self._turns.on_outlook(services.forecaster.outlook())
-        self._outbox: asyncio.Queue[wire.ServerMessage | wire.AudioFrame] = asyncio.Queue(OUTBOX_FRAMES)
+        self._outbox = Outbox(
+            connection,
+            timeout_s=services.config.limits.send_timeout_s,
+            epoch=lambda: self._turns.epoch,
+            sent=lambda epoch: self._pump(self._turns.on_sent(epoch, self._clock())),
+            acknowledged=lambda epoch: self._pump(self._turns.on_acknowledged(epoch, self._clock())),
+            stale=lambda samples: services.observer.stale_audio_dropped(samples / self._jobs.output_rate),
+        )
         services.observer.lease_taken("llm")
         self._sheds = False
-        self._told_epoch = 0
-        self._acknowledged: wire.ReplyAcknowledged | None = None
-        """The newest one that was handed to the socket."""
         self._claim = Claim(ident, services.device, self._clock)
         self._turn_over = asyncio.Event()
         self._released = asyncio.Event()
@@ -107,7 +100,7 @@ class Session:
     async def run(self) -> tuple[int, str]:
         """(close code, reason)"""
         try:
-            self._send(self._ready())
+            self._outbox.put(self._ready())
             self._pump(self._turns.on_opened(self._clock()))
             return await self._converse()
         finally:
@@ -119,7 +112,7 @@ class Session:
         cause: ClientError | ConnectionClosed | _End
         try:
             async with asyncio.TaskGroup() as group:
-                for part in (self._read(), self._write(), self._watch(), self._drain()):
+                for part in (self._read(), self._outbox.write(), self._watch(), self._drain()):
                     group.create_task(part)
         except* (ClientError, ConnectionClosed, _End) as several:
             first = several.exceptions[0]
@@ -149,51 +142,17 @@ class Session:
                 if exc.fatal:
                     raise
                 self._services.observer.client_error(exc.code)
-                self._send(error_to_wire(exc))
-
-    async def _write(self) -> None:
-        while True:
-            message = await self._outbox.get()
-            try:
-                await self._deliver(message)
-            finally:
-                self._outbox.task_done()
-
-    async def _deliver(self, message: wire.ServerMessage | wire.AudioFrame) -> None:
-        audio = message if isinstance(message, wire.AudioFrame) else None
-        if audio is not None and audio.epoch < self._turns.epoch:
-            self._services.observer.stale_audio_dropped(len(audio.pcm) / 2 / self._jobs.output_rate)
-            return
-        timeout_s = self._services.config.limits.send_timeout_s
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._connection.send(encode_server(message))
-        except TimeoutError:
-            raise SessionLimit(f"nothing was taken for {timeout_s:.0f} s") from None
-        if isinstance(message, wire.ReplyAcknowledged):
-            self._acknowledged = message
-        if audio is not None and audio.epoch != self._told_epoch:
-            self._on_sound_sent(audio)
-
-    def _on_sound_sent(self, audio: wire.AudioFrame) -> None:
-        """The first content of a reply, or what goes before it: frames do not reach across."""
-        front = self._acknowledged
-        if front is not None and front.epoch == audio.epoch and audio.offset_samples < front.samples:
-            if audio.offset_samples == 0:
-                self._pump(self._turns.on_acknowledged(audio.epoch, self._clock()))
-            return
-        self._told_epoch = audio.epoch
-        self._pump(self._turns.on_sent(audio.epoch, self._clock()))
+                self._outbox.put(error_to_wire(exc))
 
     async def _drain(self) -> None:
         await self._services.draining.wait()
         deadline = self._services.drain_deadline()
         left_s = 0.0 if deadline is None else max(0.0, deadline - self._clock())
-        self._send(wire.Draining(deadline_ms=round(1000 * left_s)))
+        self._outbox.put(wire.Draining(deadline_ms=round(1000 * left_s)))
         while self._turns.snapshot().phase is not Phase.ENDED:
             self._turn_over.clear()
             await self._turn_over.wait()
-        await self._outbox.join()
+        await self._outbox.emptied()
         raise _End(1012, "the server goes away")
 
     async def _watch(self) -> None:
@@ -309,7 +268,7 @@ class Session:
             self._services.observer.transcript_corrected()
         message = to_wire(command)
         assert message is not None
-        self._send(message)
+        self._outbox.put(message)
 
     def _note(self, record: core.TurnRecord) -> None:
         self._turn_over.set()
@@ -318,12 +277,6 @@ class Session:
         for way in record.ways:
             self._services.forecaster.on_way(way)
         self._turns.on_outlook(self._services.forecaster.outlook())
-
-    def _send(self, message: wire.ServerMessage | wire.AudioFrame) -> None:
-        try:
-            self._outbox.put_nowait(message)
-        except asyncio.QueueFull:
-            raise SessionLimit("what is sent is not taken") from None
 
     def _ready(self) -> wire.SessionReady:
         return wire.SessionReady(
@@ -395,41 +348,3 @@ class Session:
         except Exception as exc:  # the connection boundary, for callbacks
             if not self._broken.done():
                 self._broken.set_exception(exc)
-
-
-def _turn_settings(
-    services: Services, start: wire.SessionStart, budget_ms: float, output_rate: int
-) -> TurnSettings:
-    config, engines = services.config, services.engines
-    enforcement = start.enforcement or config.enforcement
-    ladder = () if enforcement == "observe" else config.ladder
-    sounds = services.acknowledgements if core.Rung.ACKNOWLEDGE in ladder else ()
-    may_cut = core.Rung.SHORT_CLAUSE in ladder
-    keeps_prefix = engines.llm.keeps_prefix
-    return TurnSettings(
-        reply=ReplySettings(
-            PlayoutSettings(output_rate),
-            max_tokens=config.max_reply_tokens,
-            may_cut=may_cut,
-            hurried=may_cut and services.work_s > HURRIED_FROM * budget_ms / 1000,
-        ),
-        patience=OPERATING_POINTS[start.operating_point or config.operating_point],
-        instructions=start.instructions or config.instructions,
-        budget_s=budget_ms / 1000,
-        shares=services.shares,
-        enforce=enforcement == "enforce",
-        acknowledge=AcknowledgeSettings(
-            sounds=at_rate(sounds, engines.tts.sample_rate_hz, output_rate), one_in=config.acknowledge.one_in
-        ),
-        second_pass=engines.asr_second is not None,
-        may_skip_pass=core.Rung.NO_SECOND_PASS in ladder,
-        may_shrink=core.Rung.SMALL_MODEL in ladder and engines.llm.has_small,
-        manual=start.turn_taking == "manual",
-        turn_model=services.engines.turn_model is not None,
-        auto_reply=start.auto_reply and start.mode == "voice",
-        warm=keeps_prefix,
-        attempts=OWN_MODEL if keeps_prefix else ELSEWHERE,
-        interruptible=start.interruptible,
-        max_turn_s=config.limits.turn_s,
-        engine_timeout_s=config.limits.engine_timeout_s,
-    )

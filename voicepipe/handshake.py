@@ -1,0 +1,47 @@
+"""Requests and answers, between the websocket library's form and ours."""
+
+from __future__ import annotations
+
+import email.utils
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from websockets.asyncio.server import ServerConnection
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
+
+from voicepipe.gate import Visit
+from voicepipe.webfiles import Reply, error_reply
+from voicepipe.wire.native import PROTOCOL
+
+
+def visit_of(request: Request, peer: str) -> Visit:
+    """Header names in lower case; what is given more than once is joined."""
+    headers: dict[str, str] = {}
+    for name, value in request.headers.raw_items():
+        key = name.lower()
+        headers[key] = f"{headers[key]}, {value}" if key in headers else value
+    return Visit(request.method, request.path, headers, peer)
+
+
+def response_of(reply: Reply, *, head: bool = False) -> Response:
+    """`head`: without the body."""
+    headers = Headers(Date=email.utils.formatdate(usegmt=True))
+    headers.update(reply.all_headers())
+    return Response(reply.status.value, reply.status.phrase, headers, b"" if head else reply.body)
+
+
+def unreadable(method: bytes) -> bytes:
+    """The whole answer to what the library cannot read."""
+    if method in (b"GET", b"HEAD"):
+        return response_of(
+            error_reply(HTTPStatus.BAD_REQUEST, "not an HTTP/1.1 request without a body")
+        ).serialize()
+    allow = {"Allow": "GET, HEAD"}
+    return response_of(error_reply(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD", allow)).serialize()
+
+
+def select_subprotocol(ws: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    """The token beside it, if any, is no protocol; and a client that offers none is welcome too."""
+    return next((name for name in offered if name == PROTOCOL), None)
