@@ -48,7 +48,7 @@ from voicepipe.lag import LagProbe
 from voicepipe.models.place import default_root
 from voicepipe.models.progress import TerminalReporter
 from voicepipe.models.store import ModelStore
-from voicepipe.recorders import Recorders
+from voicepipe.recorders import Recorders, open_recorders
 from voicepipe.wire.messages import TurnCommitted, TurnReopened
 from voicepipe_client import Clip, ClipSource, Event, OutFrame, Session, TurnRecord, connect, talk
 
@@ -206,14 +206,16 @@ async def measure(config: Config, models: Models | None, args: argparse.Namespac
     known = [] if args.set == "questions" else own_or_labelled(args, store)
     speech = store.ensure("speech-samples") if args.set == "questions" and models is not None else None
     engines = config.engines
-    async with serving(
-        config, lambda: load(engines, models, sessions=1, api_key=None), recorders=Recorders((books,))
-    ) as served:
-        if args.set == "questions":
-            known = await default_clips(served.engines.tts, speech, served.on_thread)
-        clips = [known[i % len(known)] for i in range(args.turns or len(known))]
-        names = POINTS if args.operating_point == "all" else (args.operating_point,)
-        points = [await play(served, books, config, name, clips) for name in names]
+    with open_recorders(args.ledger, None, None) as files:
+        recorders = Recorders((books, *files.observers))
+        async with serving(
+            config, lambda: load(engines, models, sessions=1, api_key=None), recorders=recorders
+        ) as served:
+            if args.set == "questions":
+                known = await default_clips(served.engines.tts, speech, served.on_thread)
+            clips = [known[i % len(known)] for i in range(args.turns or len(known))]
+            names = POINTS if args.operating_point == "all" else (args.operating_point,)
+            points = [await play(served, books, config, name, clips) for name in names]
     summary = report(points)
     print(json.dumps({"summary": {**summary, "set": "own" if args.wavs else args.set}}))
 
@@ -254,6 +256,9 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--engines", choices=("default", "scripted"), default="default")
     parser.add_argument(
         "--turn-model", default=NO_TURN_MODEL, help="asked in pauses: smart-turn-v3.2 (default: none)"
+    )
+    parser.add_argument(
+        "--ledger", type=Path, metavar="F.jsonl", help="every chunk and turn, for ledger_coverage.py"
     )
     parser.add_argument("--budget-ms", type=float, default=200.0, help="what a turn may take (default: 200 ms)")
     args = parser.parse_args(argv)
