@@ -1,6 +1,6 @@
 """Were the bounds kept in a real run? Reads a file that `--ledger` has written, and runs nothing.
 
-Per key (kind, variant, model, lane), over the chunks that carry a bound and were done in full: "coverage": share of
+Per key (kind, variant, model, lane), over the chunks that carry a bound and were done in full, and again per stage and model: "coverage": share of
 chunks within their bound; wanted are 99 %. "bound": bound / actual at the median, the price of the coverage. "cut":
 chunks that were cut off, which say nothing of their size; "over": those of them that had exceeded their bound by
 then, which count as not kept. "unpriced": chunks without a bound. Reading ahead (warm) counts as the model's
@@ -18,6 +18,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from voicepipe.core.events import WorkKind
 
 Key = tuple[str, str, str, str]
 Entry = dict[str, Any]
@@ -42,6 +44,16 @@ def by_key(chunks: Iterable[Entry]) -> dict[Key, list[Entry]]:
         key = (kind, chunk["variant"] or "", chunk["model"] or "", chunk["lane"])
         keys.setdefault(key, []).append(chunk)
     return dict(sorted(keys.items()))
+
+
+def by_stage(chunks: Iterable[Entry]) -> dict[Key, list[Entry]]:
+    """Of the chunks that have a cost: a clause that was made before has none."""
+    stages: dict[Key, list[Entry]] = {}
+    for chunk in chunks:
+        if chunk["variant"] != "made":
+            key = (WorkKind(chunk["chunk"]).stage.value, "", chunk["model"] or "", chunk["lane"])
+            stages.setdefault(key, []).append(chunk)
+    return dict(sorted(stages.items()))
 
 
 def service_s(chunk: Entry) -> float:
@@ -84,13 +96,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ledger", type=Path, help="a JSON-lines file")
     entries = read(parser.parse_args().ledger)
-    rows = [row(key, chunks) for key, chunks in by_key(e for e in entries if "chunk" in e).items()]
+    chunks = [entry for entry in entries if "chunk" in entry]
+    rows = [row(key, group) for key, group in by_key(chunks).items()]
+    stages = [row(key, group) for key, group in by_stage(chunks).items()]
     turns = [entry for entry in entries if "verdict" in entry]
     if rows:
         print("".join(f"{name:>16}" for name in rows[0]))
-    for each in rows:
+    for each in (*rows, *stages):
         print("".join(f"{value!s:>16.15}" for value in each.values()))
-    summary = {"keys": rows, "turns": len(turns), "finish_error_ms": finish_errors(turns)}
+    summary = {"keys": rows, "stages": stages, "turns": len(turns), "finish_error_ms": finish_errors(turns)}
     print(json.dumps({"summary": summary}))
 
 

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 
 from tests import virtual
@@ -24,7 +25,14 @@ from voicepipe.core.scheduler import Scheduler
 from voicepipe.core.turn import Turns
 from voicepipe.device import Device
 from voicepipe.engines.base import Context, Engines, Prompt, Samples, StepSize, Transcript, Window, whole_window
-from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTts, ScriptedTurnModel, ScriptedVad
+from voicepipe.engines.scripted import (
+    ScriptedAsr,
+    ScriptedGeneration,
+    ScriptedLlm,
+    ScriptedTts,
+    ScriptedTurnModel,
+    ScriptedVad,
+)
 from voicepipe.reception import serve_session
 from voicepipe.recording import Tape
 from voicepipe.services import Services
@@ -241,6 +249,15 @@ class Recorder:
 
     def transcript_corrected(self) -> None:
         self.corrections += 1
+
+
+class NumberedLlm(ScriptedLlm):
+    """Each turn has a reply of its own, as with a model, so that no audio of an earlier one is there already."""
+
+    def generation(self, prompt: Prompt) -> ScriptedGeneration:
+        first, space, rest = self._config.reply.partition(" ")
+        config = msgspec.structs.replace(self._config, reply=f"{first}{len(prompt.messages)}{space}{rest}")
+        return ScriptedGeneration(config, self._occupier, prompt.max_tokens)
 
 
 def engines(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests import virtual
-from tests.driving import Caller, FaultyLlm, Hang, engines, open_house, visit
+from tests.driving import Caller, FaultyLlm, Hang, NumberedLlm, engines, open_house, visit
 from voicepipe.config import ScriptedConfig
 from voicepipe.core.cost import CostKey
 from voicepipe.core.events import Stage, TurnRecord, Work, WorkClass, WorkKind
@@ -41,7 +41,7 @@ def talked(
         await caller.end()
 
     async def main() -> Any:
-        async with open_house(these or engines(SCRIPT), chunks=chunks) as house:
+        async with open_house(these or engines(SCRIPT, llm=NumberedLlm(SCRIPT, 2)), chunks=chunks) as house:
             caller = await visit(house, script)
         return caller.records, house.services.forecaster
 
@@ -137,7 +137,8 @@ def test_at_the_pause_a_decode_is_expected_to_take_what_its_kind_takes(
 ) -> None:
     """Where it has not to wait for the partial before it, to a few milliseconds."""
     config = ScriptedConfig(asr_ms=0, transcripts=SCRIPT.transcripts, reply=SCRIPT.reply)
-    chunks, records, _ = talked(4, engines(config, asr=RecheckingAsr(config, near)), speech_s)
+    recogniser = RecheckingAsr(config, near)
+    chunks, records, _ = talked(4, engines(config, asr=recogniser, llm=NumberedLlm(config, 2)), speech_s)
     finals = [work for work in chunks if work.kind is WorkKind.FINAL]
     assert {work.load.variant for work in finals if work.load is not None} == {variant}
     for record in records[1:]:

@@ -701,7 +701,7 @@ def test_s131_typed_turns_replace_each_other_and_do_not_queue() -> None:
         await caller.wait(3.0)
         await caller.end()
 
-    caller = call(script, engines(ScriptedConfig(reply="Yes.", tts_ms=60)))
+    caller = call(script, engines(ScriptedConfig(reply="Yes.", llm_prefill_ms=60)))
     assert caller.verdicts == ["interrupted"] * 49 + ["met"]
     assert [done.turn for done in caller.of(wire.ReplyDone)] == [50]
 

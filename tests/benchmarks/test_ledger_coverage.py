@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.ledger_coverage import by_key, finish_errors, read, row
+from benchmarks.ledger_coverage import by_key, by_stage, finish_errors, read, row
 
 NAMES = {"class": "started", "lane": "cpu", "model": "m", "variant": "decode", "whole": True}
 
@@ -33,6 +33,15 @@ def test_reading_ahead_counts_as_reading() -> None:
     """As the cost model fits it."""
     keys = by_key([chunk(1.0, 1.0, variant="prefill"), chunk(1.0, 1.0, chunk="warm", variant="prefill")])
     assert [len(chunks) for chunks in keys.values()] == [2]
+
+
+def test_a_stage_and_model_are_one_row_too() -> None:
+    """Whatever the kind of chunk; a clause that had been made before took no time, and was promised none."""
+    chunks = [
+        *(chunk(1.0, 1.0), chunk(1.0, 1.0, chunk="warm"), chunk(1.0, 1.0, chunk="speak", variant="first")),
+        chunk(0.0, None, chunk="speak", variant="made"),
+    ]
+    assert [(key[0], len(found)) for key, found in by_stage(chunks).items()] == [("llm", 2), ("tts", 1)]
 
 
 def test_expected_finishes_are_held_against_the_first_content() -> None:

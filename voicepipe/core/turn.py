@@ -246,8 +246,8 @@ class Turns:
 
     def on_report(self, epoch: int, played_samples: int, now: float) -> list[TurnCommand]:
         """Playback report: so much has been played by now. One about an older epoch says nothing any more."""
-        turn = self._turn
-        if turn is None or turn.reply is None or epoch != self.epoch:
+        turn = self._replying(epoch)
+        if turn is None or turn.reply is None:
             return []
         content_s = turn.reply.playout.content_s(played_samples)
         if content_s > 0.0:
