@@ -1,11 +1,11 @@
 """Were the bounds kept in a real run? Reads a file that `--ledger` has written, and runs nothing.
 
-Per key (kind, variant, model, lane), over the chunks that carry a bound and were done in full, and again per stage and model: "coverage": share of
-chunks within their bound; wanted are 99 %. "bound": bound / actual at the median, the price of the coverage. "cut":
-chunks that were cut off, which say nothing of their size; "over": those of them that had exceeded their bound by
-then, which count as not kept. "unpriced": chunks without a bound. Reading ahead (warm) counts as the model's
-prefill, as in the cost model. Of the turns, "finish_error_ms": when the first content was expected, against when it
-was sent, per boundary at the median: negative is too early.
+Per key (kind, variant, model, lane), and again per stage and model, over the chunks that carry a bound and were
+done in full: "coverage": share of chunks within their bound; wanted are 99 %. "bound": bound / actual at the median,
+the price of the coverage. "cut": chunks that were cut off, which say nothing of their size; "over": those of them
+that had exceeded their bound by then, which count as not kept. "unpriced": chunks without a bound. Reading ahead
+(warm) counts as the model's prefill, as in the cost model. Of the turns, "finish_error_ms": when the first content
+was expected, against when it was sent, per boundary at the median: negative is too early.
 
     voicepipe demo --ledger run.jsonl && python benchmarks/ledger_coverage.py run.jsonl
 """
