@@ -334,9 +334,9 @@ class Ledger:
         return tuple(parts)
 
     def _speculation(self) -> Speculation:
-        reply, commit = self._reply, self._commit
-        hit = reply is not None and reply.speculative and commit is not None
+        reply, speech_end = self._reply, self._speech_end
+        hit = reply is not None and reply.speculative and self._commit is not None
         saved_s = 0.0
-        if hit and commit is not None:
-            saved_s = sum(max(0.0, min(commit, t.finished) - t.started) for t in self._reply_timings())
+        if hit and speech_end is not None:
+            saved_s = sum(max(0.0, min(speech_end, t.finished) - t.started) for t in self._reply_timings())
         return Speculation(hit, self._attempts, saved_s, self._wasted_s)
