@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -192,6 +193,28 @@ async def test_a_token_is_needed_where_the_voice_door_needs_one() -> None:
             await one.client.models.list()
         async with openai.AsyncOpenAI(base_url=one.url, api_key="secret", max_retries=0) as client:
             assert [model.id async for model in client.models.list()] == ["scripted"]
+
+
+async def test_refusals_of_texts_are_logged_and_counted_and_never_a_token(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Those of the door, and those for want of room."""
+    caplog.set_level(logging.WARNING, logger="voicepipe")
+    tokens = frozenset({"secret"})
+    async with bench(tokens=tokens) as one, httpx.AsyncClient(base_url=one.url) as client:
+        assert (await client.get("/models", headers={"Authorization": "Bearer guess"})).status_code == 401
+        assert one.count("voicepipe_refusals_total", reason="unauthorized") == 1
+        assert one.served.texts is not None
+        one.served.texts._draining = True
+        answer = await client.post(
+            "/chat/completions",
+            headers={"Authorization": "Bearer secret"},
+            json={"model": "scripted", "messages": HELLO},
+        )
+        assert answer.status_code == 503
+    lines = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
+    assert lines == [f"text refused, {reason}: peer 127.0.0.1" for reason in ("unauthorized", "draining")]
+    assert "secret" not in caplog.text and "guess" not in caplog.text
 
 
 async def test_a_page_of_another_origin_is_turned_away() -> None:

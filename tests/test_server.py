@@ -953,6 +953,61 @@ async def test_a_token_that_has_used_up_its_quota_is_told_429_and_others_get_in(
             assert await ws.recv() == "again"
 
 
+# --- what is logged of a refusal
+
+
+class Refusing(CountAdmission):
+    """It takes nobody."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(8)
+        self._reason = reason
+
+    def on_connect(self, request: SessionRequest, now: float) -> Refuse:
+        return Refuse(self._reason, 1_000)
+
+
+def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for record in caplog.records if (line := record.getMessage()).startswith("refused, ")]
+
+
+@pytest.mark.parametrize("path", ["/v1/voice", "/v1/voice?refuse=http"])
+@pytest.mark.parametrize("reason", list(Reason))
+async def test_every_refusal_of_admission_is_logged_with_the_tokens_name(
+    reason: Reason, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, whichever way it is told; and never with the token itself."""
+    rules = AccessRules(tokens=frozenset({"sesame"}), token_names={"sesame": "kiosk"})
+    caplog.set_level(logging.WARNING, logger="voicepipe")
+    async with house(settings=replace(SETTINGS, access=rules), admission=Refusing(reason)) as h:
+        with suppress(InvalidStatus):
+            async with h.connect(path, additional_headers={"Authorization": "Bearer sesame"}) as ws:
+                await closing(ws)
+    assert refusals(caplog) == [f"refused, {reason}: peer 127.0.0.1, origin '', token 'kiosk'"]
+    assert "sesame" not in caplog.text
+
+
+async def test_refusals_of_the_door_and_of_the_waiting_room_are_logged_alike(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, logger="voicepipe")
+    async with house(admission=small(longest_s=0.05)) as h:
+        with pytest.raises(InvalidStatus):
+            await h.connect(origin="https://evil.example", subprotocols=None)
+        h.state = Readiness(False, "warming_up")
+        with pytest.raises(InvalidStatus):
+            await h.connect("/v1/voice?refuse=http")
+        h.state = Readiness(True)
+        async with h.connect(), h.connect() as ws:
+            assert (await message(ws))["type"] == "waiting"
+            await closing(ws)
+    assert refusals(caplog) == [
+        "refused, origin_not_allowed: peer 127.0.0.1, origin 'https://evil.example', token ''",
+        "refused, warming_up: peer 127.0.0.1, origin '', token ''",
+        "refused, capacity: peer 127.0.0.1, origin '', token ''",
+    ]
+
+
 # --- how fast
 
 

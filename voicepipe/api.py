@@ -87,7 +87,7 @@ class _Api:
             try:
                 return self._turned_away(request, peer) or await handler(request)
             except VoicepipeError as error:
-                return error_response(error)
+                return _told(error, peer)
             finally:
                 self._peers[peer] -= 1
                 self._peers += Counter()  # without those that are at zero
@@ -101,6 +101,8 @@ class _Api:
         turned_away = self._gate.check(visit, crowd, port=self._port, draining=False)
         if turned_away is None:
             return None
+        self.service.on_turned_away(turned_away.reason)
+        _log_refusal(turned_away.reason, peer)
         status = turned_away.reply.status.value
         kind = (
             "authentication_error" if status == 401 else "permission_error" if status == 403 else "rate_limit_error"
@@ -189,7 +191,7 @@ class _Completion(Response):
             try:
                 response = await self._made(send)
             except VoicepipeError as error:
-                response = error_response(error)
+                response = _told(error, scope["client"][0] if scope.get("client") else "")
             if response is not None:
                 await response(scope, receive, send)
         except TimeoutError:
@@ -242,6 +244,16 @@ async def _watch(receive: Receive, answer: asyncio.Task[None]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     answer.cancel()
+
+
+def _log_refusal(reason: str, peer: str) -> None:
+    log.warning("text refused, %s: peer %s", reason, peer)
+
+
+def _told(error: VoicepipeError, peer: str) -> Response:
+    if isinstance(error, Refused):
+        _log_refusal(error.reason, peer)
+    return error_response(error)
 
 
 def error_response(error: VoicepipeError) -> Response:
