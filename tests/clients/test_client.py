@@ -294,10 +294,53 @@ async def test_a_start_that_the_server_does_not_honour() -> None:
     assert caught.value.field == "output_rate"
 
 
-@pytest.mark.parametrize(("status", "hint"), [(401, "VOICEPIPE_TOKEN"), (404, "/v1/voice")])
-async def test_another_status(status: int, hint: str) -> None:
-    async with scripted(idle, gate=answer(status, b"")) as url:
-        with pytest.raises(errors.ServerUnreachable, match=f"HTTP {status}.*{hint}"):
+async def test_no_voice_endpoint() -> None:
+    async with scripted(idle, gate=answer(404, b"")) as url:
+        with pytest.raises(errors.ServerUnreachable, match=r"HTTP 404.*/v1/voice"):
+            async with connect(url):
+                pytest.fail("admitted")
+
+
+@pytest.mark.parametrize(
+    ("token", "says"), [(None, "none was given"), ("", "none was given"), ("a1", "not accepted")]
+)
+@pytest.mark.parametrize("upgraded", [False, True])
+async def test_a_token_that_is_missing_or_wrong(token: str | None, says: str, upgraded: bool) -> None:
+    """Which of both, and where to give it; never the token. Told by HTTP, or as to a page."""
+
+    async def script(ws: ServerConnection) -> None:
+        await tell(ws, native.Refused("unauthorized", 0))
+        await ws.close(1008, "unauthorized")
+
+    async with scripted(script, gate=None if upgraded else answer(401, b"")) as url:
+        with pytest.raises(errors.Unauthorized, match=f"{says}.*VOICEPIPE_TOKEN.*token=") as caught:
+            async with connect(url, token=token):
+                pytest.fail("admitted")
+    assert (caught.value.field, caught.value.exit_status) == ("token", 2)
+    assert ("HTTP 401" in caught.value.message) != upgraded
+    assert "a1" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [(b"", "lets no such client in"), (b'{"error": {"message": "not from here"}}', "not from here")],
+)
+async def test_a_caller_that_is_not_let_in(body: bytes, says: str) -> None:
+    """Whatever its token: it is not asked for another one."""
+    async with scripted(idle, gate=answer(403, body)) as url:
+        with pytest.raises(errors.Forbidden, match=f"HTTP 403: .*{says}") as caught:
+            async with connect(url, token="a1"):
+                pytest.fail("admitted")
+    assert caught.value.exit_status == 2 and "VOICEPIPE_TOKEN" not in caught.value.message
+
+
+async def test_an_origin_that_is_not_allowed_is_told_after_the_upgrade_too() -> None:
+    async def script(ws: ServerConnection) -> None:
+        await tell(ws, native.Refused("origin_not_allowed", 0))
+        await ws.close(1008, "origin_not_allowed")
+
+    async with scripted(script) as url:
+        with pytest.raises(errors.Forbidden, match="Origin"):
             async with connect(url):
                 pytest.fail("admitted")
 

@@ -30,7 +30,9 @@ from voicepipe_client.opening import (
     DEFAULT_TIMEOUTS,
     Timeouts,
     check_token,
+    forbidden,
     open_connection,
+    unauthorized,
     voice_url,
 )
 
@@ -84,9 +86,9 @@ async def connect(
     `url` is ws(s):// or http(s)://; without a path it is /v1/voice. `rate` in Hz and `channels` are
     those of the audio that will be sent. `on_waiting` is told the place in the waiting room.
 
-    Raises UsageError (an argument), Refused (no capacity; when to come back), ServerUnreachable,
-    ConnectionLost, or the ClientError that the server names. Leaving the block closes the
-    connection, in `timeouts.close_s` at most, on every path.
+    Raises UsageError (an argument), Unauthorized (no token, or a wrong one), Forbidden, Refused (no
+    capacity; when to come back), ServerUnreachable, ConnectionLost, or the ClientError that the server
+    names. Leaving the block closes the connection, in `timeouts.close_s` at most, on every path.
     """
     start = _checked(
         native.SessionStart(audio=native.AudioFormat(rate, channels), protocol=native.PROTOCOL, **options)
@@ -95,7 +97,7 @@ async def connect(
     connection = await open_connection(voice_url(url, budget_ms, route), token, timeouts)
     try:
         session = Session(connection, start, timeouts)
-        await session._begin(on_waiting)
+        await session._begin(on_waiting, token)
         yield session
     finally:
         await connection.close()
@@ -200,7 +202,7 @@ class Session:
 
     # --- inside
 
-    async def _begin(self, on_waiting: Callable[[int], None] | None) -> None:
+    async def _begin(self, on_waiting: Callable[[int], None] | None, token: str | None) -> None:
         with contextlib.suppress(errors.ConnectionLost):
             # A server that refuses at once may have closed already; what it said is still unread.
             await self.send(self._start)
@@ -224,8 +226,8 @@ class Session:
                     return
                 case native.Waiting(position=position) if on_waiting is not None:
                     on_waiting(position)
-                case native.Refused(reason=reason, retry_after_ms=retry_after_ms):
-                    raise errors.Refused(reason, retry_after_ms)
+                case native.Refused():
+                    raise _as_refusal(event, token)
                 case native.Error():
                     raise _as_error(event)
                 case None:
@@ -271,6 +273,15 @@ def _lost(closed: ConnectionClosed) -> errors.ConnectionLost:
 _BY_CODE: Final[dict[str, type[errors.ClientError]]] = {
     cls.code: cls for cls in errors.ClientError.__subclasses__()
 }
+
+
+def _as_refusal(refused: native.Refused, token: str | None) -> errors.VoicepipeError:
+    """A page's script is told of these two by a message, because it can read no HTTP status."""
+    if refused.reason == "unauthorized":
+        return unauthorized("the server refuses", token)
+    if refused.reason == "origin_not_allowed":
+        return forbidden("the server refuses", "pages of this Origin may not connect")
+    return errors.Refused(refused.reason, refused.retry_after_ms)
 
 
 def _as_error(error: native.Error) -> errors.VoicepipeError:
