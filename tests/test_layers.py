@@ -235,7 +235,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "pages": ("gate", "lag", "metrics", "webfiles"),
     "lobby": ("core.admission", "core.outcomes", "metrics"),
     "transport": ("connection", "core.admission", "gate", "lobby"),
-    "handshake": ("gate", "webfiles", "wire.native"),
+    "handshake": ("errors", "gate", "webfiles", "wire.native"),
     "server": (
         "connection",
         "core.admission",

@@ -222,15 +222,56 @@ async def test_an_oversized_message_is_named_with_its_limit_before_1009_and_coun
         assert b'voicepipe_client_errors_total{code="too_large"} 1.0' in page
 
 
-@pytest.mark.parametrize("message", [b"x" * 262_145, "x" * 262_145, ["x" * 140_000, "x" * 140_000]])
-async def test_a_message_far_too_large_closes_with_1009_and_is_counted(message: Any) -> None:
-    """The library cuts it off before it is held in memory, and says no more than that."""
+@pytest.mark.parametrize(
+    ("message", "size"),
+    [(b"x" * 262_145, 262_145), ("x" * 262_145, 262_145), (["x" * 140_000, "x" * 140_000], 280_000)],
+)
+async def test_a_message_far_too_large_is_named_with_its_limit_before_1009_and_counted(
+    message: Any, size: int
+) -> None:
+    """Though the library cuts it off before it is held in memory, and no session gets to see it."""
     async with house() as h, h.connect() as ws, h.connect() as bystander:
         await ws.send(message)
+        assert json.loads(await ws.recv()) == {
+            "type": "error",
+            "code": "too_large",
+            "message": f"a frame may have 65536 bytes, not {size}",
+            "field": "frame",
+        }
         assert (await closing(ws))[0] == 1009
         await until(lambda: h.value("client_errors_total", code="too_large") == 1)
         await bystander.send("still here")
         assert await bystander.recv() == "still here"
+
+
+async def test_too_many_fragments_are_named_before_1009(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("websockets.asyncio.messages.MAX_FRAGMENTS", 4)
+    async with house() as h, h.connect() as ws:
+        await ws.send(["x"] * 6)
+        told = json.loads(await ws.recv())
+        assert (told["code"], told["field"]) == ("too_large", "frame") and "65536 bytes" in told["message"]
+        assert (await closing(ws))[0] == 1009
+        await until(lambda: h.value("client_errors_total", code="too_large") == 1)
+
+
+async def test_nothing_is_said_behind_a_close() -> None:
+    """A client that goes on after the server has closed, with something too large, is told nothing more: a frame
+    behind the close would be against the protocol."""
+
+    async def goes(connection: Connection, grant: Grant) -> None:
+        await connection.send("bye")
+
+    async with house(goes) as h:
+        reader, writer = await asyncio.open_connection("127.0.0.1", h.server.port)
+        lines = ("GET /v1/voice HTTP/1.1", "Host: here", "Connection: Upgrade", "Upgrade: websocket")
+        keys = ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==")
+        writer.write("\r\n".join([*lines, *keys, "Sec-WebSocket-Protocol: voicepipe.v1", "", ""]).encode())
+        await reader.readuntil(b"\x81\x03bye")
+        assert await reader.readexactly(4) == b"\x88\x02\x03\xe8"  # 1000
+        writer.write(b"\x82\xff" + struct.pack("!Q", 10**9) + b"mask")
+        assert await reader.read() == b""
+        writer.close()
+        await h.emptied()
 
 
 async def test_text_that_is_not_utf8_closes_with_1007() -> None:

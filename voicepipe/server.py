@@ -38,7 +38,7 @@ from voicepipe.gate import (
     refusal_reply,
     session_request,
 )
-from voicepipe.handshake import response_of, select_subprotocol, unreadable, visit_of
+from voicepipe.handshake import response_of, select_subprotocol, too_large, unreadable, visit_of
 from voicepipe.lag import LagProbe
 from voicepipe.lobby import Lobby, Ticket
 from voicepipe.metrics import Metrics
@@ -52,8 +52,9 @@ _transport_log = logging.getLogger("voicepipe.transport")
 _transport_log.setLevel(logging.WARNING)  # below that, the library logs payloads: people's words
 
 _MAX_MESSAGE_BYTES = 4 * max(MAX_BINARY_BYTES, MAX_TEXT_BYTES)
-"""Past the dialect's own limit, so that it can say what was too large. Beyond this the library closes with a bare
-1009; this times the queue and one more is what a peer can make a connection hold."""
+"""Past the dialect's own limit, which the session tells apart by kind. Beyond this the library reads no more: the
+client is told by the socket, and closed with 1009. This times the queue and one more is what a peer can make a
+connection hold."""
 _MAX_QUEUE_FRAMES = 8
 _WRITE_LIMIT_BYTES = (8_192, 2_048)
 _OPEN_TIMEOUT_S = 5.0
@@ -122,7 +123,7 @@ class VoiceServer:
         self._metrics = metrics
         self._ready = ready
         self._gate = Gate(settings.access)
-        self._socket_class = socket_class(2 * settings.access.max_connections, unreadable)
+        self._socket_class = socket_class(2 * settings.access.max_connections, unreadable, too_large)
         self._pages: Pages | None = None
         self._sessions: dict[asyncio.Task[None], VoiceSocket] = {}
         self._empty = asyncio.Event()

@@ -447,6 +447,70 @@ async def test_a_close_in_the_middle_names_code_and_reason() -> None:
         assert session.close_code == 1012
 
 
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (AudioFrame(0, 0, bytes(65_529)), "binary frame"),
+        (native.InputText("x" * 65_536), "text frame"),
+    ],
+)
+async def test_a_frame_beyond_the_limit_is_not_sent(message: native.ClientMessage, field: str) -> None:
+    """It would cost the session; the error names the limit, and the session goes on."""
+
+    async def script(ws: ServerConnection) -> None:
+        await admit(ws)
+        assert native.decode_client(await ws.recv()) == native.InputCommit()
+
+    async with scripted(script) as url, connect(url) as session:
+        with pytest.raises(errors.TooLarge, match="65536") as caught:
+            await session.send(message)
+        await session.commit()
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("said", [True, False])
+async def test_a_close_for_size_is_an_error_of_its_own(said: bool) -> None:
+    """With what the server said of it; and with the limit where it, or a proxy, just closed."""
+
+    async def script(ws: ServerConnection) -> None:
+        await admit(ws)
+        if said:
+            await tell(ws, native.Error("too_large", "a frame may have 4096 bytes, not 5000", "frame"))
+        await ws.close(1009, "too big")
+
+    async with scripted(script) as url, connect(url) as session:
+        if said:
+            assert isinstance(await anext(session), native.Error)
+        for again in (lambda: anext(session), lambda: session.send_audio(bytes(640))):
+            with pytest.raises(errors.TooLarge, match="4096" if said else "too big.*65536") as caught:
+                await again()
+            assert caught.value.field == "frame"
+        assert session.close_code == 1009
+
+
+async def test_a_server_that_sends_too_much_at_once() -> None:
+    async def script(ws: ServerConnection) -> None:
+        await admit(ws)
+        await ws.send(bytes(65_537))
+        await ws.wait_closed()
+
+    async with scripted(script) as url, connect(url) as session:
+        with pytest.raises(errors.TooLarge, match=r"server sent.*65537 bytes exceeds limit of 65536"):
+            await anext(session)
+
+
+async def test_a_start_beyond_the_limit_of_what_answers() -> None:
+    """Before there is a session, too."""
+
+    async def script(ws: ServerConnection) -> None:
+        await ws.close(1009)
+
+    async with scripted(script) as url:
+        with pytest.raises(errors.TooLarge, match="65536"):
+            async with connect(url):
+                pytest.fail("admitted")
+
+
 async def test_a_connection_that_just_vanishes() -> None:
     async def script(ws: ServerConnection) -> None:
         await admit(ws)
