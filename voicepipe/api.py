@@ -45,6 +45,8 @@ BODY_S = 10.0
 """How long a body may take to arrive."""
 CHARACTERS_PER_TOKEN = 8
 """No prompt has fewer tokens to so many characters, but for long runs of one: beyond it none fits the context."""
+CONNECTIONS = "voicepipe.connections"
+"""Key of a scope: the connections that are open at the listener, this one included."""
 _SEED_BITS = 32
 
 
@@ -97,7 +99,7 @@ class _Api:
     def _turned_away(self, request: Request, peer: str) -> Response | None:
         headers = {name.lower(): value for name, value in request.headers.items()}
         visit = Visit(request.method, request.url.path, headers, peer)
-        crowd = Crowd(self._peers.total(), self._peers[peer])
+        crowd = Crowd(max(self._peers.total(), request.scope.get(CONNECTIONS, 0)), self._peers[peer])
         turned_away = self._gate.check(visit, crowd, port=self._port, draining=False)
         if turned_away is None:
             return None
@@ -108,7 +110,7 @@ class _Api:
             "authentication_error" if status == 401 else "permission_error" if status == 403 else "rate_limit_error"
         )
         body = chat.error(f"refused: {turned_away.reason}", kind, turned_away.reason)
-        return _response(body, status, dict(turned_away.reply.headers))
+        return _response(body, status, {**turned_away.reply.headers, "Connection": "close"})
 
     async def models(self, request: Request) -> Response:
         return _response(chat.models(self.service.model, self._began))

@@ -199,6 +199,8 @@ class OverloadConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_sessions: Count = 4
     max_connections: Count = 256
+    """Open at once, at the voice door and at the API's each; beyond it 503, `connections` and Retry-After. Beyond
+    twice as many, the voice door cuts them without a word."""
     max_connections_per_address: Count = 64
     idle_s: Seconds = 300.0
     """A session from which nothing comes for so long is closed."""
