@@ -401,6 +401,32 @@ def test_an_acknowledgement_masks_only_in_time() -> None:
     assert judged(300, "ack", ack_ms=191) is Verdict.MISSED
 
 
+@pytest.mark.parametrize(
+    ("commit", "acknowledged", "verdict"),
+    [
+        (0.1, 0.19, Verdict.MASKED),
+        (0.1, 0.191, Verdict.MISSED),
+        (0.185, 0.194, Verdict.MASKED),  # too near to the deadline for a sound to be there by then
+        (0.185, 0.196, Verdict.MISSED),
+        (0.6, 0.609, Verdict.MASKED),
+        (0.6, 0.611, Verdict.MISSED),
+    ],
+)
+def test_after_a_late_commit_it_masks_what_is_left_of_the_wait(
+    commit: float, acknowledged: float, verdict: Verdict
+) -> None:
+    """Nothing may be heard before the commit; a sound right at it is as early as one can be. It is never `met`."""
+    one = ledger()
+    assert one.masks_until is None
+    one.on_soft_end(0.0, 0.02)
+    assert one.masks_until == pytest.approx(0.19)
+    one.on_commit(commit)
+    one.on_rung("acknowledge")
+    one.on_acknowledged(acknowledged)
+    one.on_sent(1.0)
+    assert one.record().verdict is verdict
+
+
 def test_content_behind_an_acknowledgement_is_heard_after_it() -> None:
     """Handed to the socket in time, it waits at the client until the sound has ended: that is when it is felt."""
     one = ledger()
