@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -66,15 +67,22 @@ class Bench:
 
 @asynccontextmanager
 async def bench(
-    script: ScriptedConfig = SCRIPT, *, slots: int = 2, waiting: int = 1, tokens: frozenset[str] = frozenset()
+    script: ScriptedConfig = SCRIPT,
+    *,
+    slots: int = 2,
+    waiting: int = 1,
+    tokens: frozenset[str] = frozenset(),
+    connections: int = 50,
 ) -> AsyncIterator[Bench]:
     config = Config(
         port=0,
         api_port=0,
         engines=EnginesConfig(kind="scripted", scripted=script, text_slots=slots),
-        limits=LimitsConfig(max_waiting_texts=waiting, max_text_tokens=5000, grace_s=0.5),
+        limits=LimitsConfig(
+            max_waiting_texts=waiting, max_text_tokens=5000, grace_s=0.5, max_connections=connections
+        ),
     )
-    listener = ApiListener("127.0.0.1", 0, ApiSettings(5000, 1.0), max_connections=50)
+    listener = ApiListener("127.0.0.1", 0, ApiSettings(5000, 1.0))
     async with (
         serving(
             config, lambda: load(config.engines, None, sessions=1, api_key=None), tokens=tokens, api=listener
@@ -194,6 +202,51 @@ async def test_a_token_is_needed_where_the_voice_door_needs_one() -> None:
             assert [model.id async for model in client.models.list()] == ["scripted"]
 
 
+async def test_refusals_of_texts_are_logged_and_counted_and_never_a_token(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Those of the door, and those for want of room."""
+    caplog.set_level(logging.WARNING, logger="voicepipe")
+    tokens = frozenset({"secret"})
+    async with bench(tokens=tokens) as one, httpx.AsyncClient(base_url=one.url) as client:
+        assert (await client.get("/models", headers={"Authorization": "Bearer guess"})).status_code == 401
+        assert one.count("voicepipe_refusals_total", reason="unauthorized") == 1
+        assert one.served.texts is not None
+        one.served.texts._draining = True
+        answer = await client.post(
+            "/chat/completions",
+            headers={"Authorization": "Bearer secret"},
+            json={"model": "scripted", "messages": HELLO},
+        )
+        assert answer.status_code == 503
+    lines = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
+    assert lines == [f"text refused, {reason}: peer 127.0.0.1" for reason in ("unauthorized", "draining")]
+    assert "secret" not in caplog.text and "guess" not in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/models", "/chat/completions"])
+async def test_beyond_the_connections_there_may_be_one_is_told_when_to_come_back(path: str) -> None:
+    """As JSON, counted, and let go of, so that its place is free for the next one; at the limit all are served."""
+    async with bench(connections=2) as one, httpx.AsyncClient(base_url=one.url) as client:
+        idle = [await asyncio.open_connection("127.0.0.1", one.port) for _ in range(2)]
+        method = "GET" if path == "/models" else "POST"
+        answer = await client.request(method, path, json={"model": "scripted", "messages": HELLO})
+        assert answer.status_code == 503
+        assert int(answer.headers["retry-after"]) >= 1 and answer.headers["connection"] == "close"
+        assert answer.json()["error"] == {
+            "message": "refused: connections",
+            "type": "rate_limit_error",
+            "param": None,
+            "code": "connections",
+        }
+        assert one.count("voicepipe_refusals_total", reason="connections") == 1
+        idle.pop()[1].close()
+        async with asyncio.timeout(5):
+            while (await client.get("/models")).status_code == 503:
+                pass
+        idle.pop()[1].close()
+
+
 async def test_a_page_of_another_origin_is_turned_away() -> None:
     """Nobody's browser is used to have texts made here."""
     async with bench() as one, httpx.AsyncClient(base_url=one.url) as client:
@@ -279,7 +332,7 @@ def test_statuses(error: VoicepipeError, status: int) -> None:
 async def test_the_real_model_answers(models: Models) -> None:
     """Greedy, so that it is the same each time; a seed makes a drawn one repeatable; both at once."""
     config = Config(port=0, api_port=0, engines=EnginesConfig(text_slots=2))
-    listener = ApiListener("127.0.0.1", 0, ApiSettings(64), max_connections=8)
+    listener = ApiListener("127.0.0.1", 0, ApiSettings(64))
     async with (
         serving(config, lambda: load(config.engines, models, sessions=1, api_key=None), api=listener) as served,
         openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{listener.port}/v1", api_key="k", max_retries=0) as client,

@@ -29,6 +29,7 @@ class Books:
     def __init__(self) -> None:
         self.tokens: Counter[str] = Counter()
         self.outcomes: list[str] = []
+        self.refusals: list[str] = []
         self.leases: Counter[str] = Counter()
         self.changes: list[tuple[int, int]] = []
 
@@ -46,6 +47,9 @@ class Books:
 
     def lease_returned(self, kind: str) -> None:
         self.leases[kind] -= 1
+
+    def refused(self, reason: str) -> None:
+        self.refusals.append(reason)
 
 
 class Bench:

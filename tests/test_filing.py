@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import stat
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,6 +36,41 @@ def test_a_file_that_cannot_be_opened_is_refused_at_once(tmp_path: Path, option:
         with pytest.raises(ConfigError, match=f"{option} {path}: ") as caught:
             EntryFile(path, option, b"", b"")
         assert caught.value.field == option
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """New files are anybody's, unless whoever makes them sees to it."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.parametrize("old_mode", [None, 0o666, 0o640])
+def test_a_file_is_its_owners_alone(tmp_path: Path, old_mode: int | None, open_umask: None) -> None:
+    """Before anything is written; one that was there and is replaced, too."""
+    path = tmp_path / "f"
+    if old_mode is not None:
+        path.write_bytes(b"old")
+        path.chmod(old_mode)
+    file = EntryFile(path, "--record", b"head", b"")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    file.close()
+    assert path.read_bytes() == b"head"
+
+
+def test_a_file_that_cannot_be_made_private_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else's, say, that everybody may write to."""
+
+    def not_mine(descriptor: int, mode: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    path = tmp_path / "f"
+    path.write_bytes(b"theirs")
+    monkeypatch.setattr(os, "fchmod", not_mine)
+    with pytest.raises(ConfigError, match=r"--record .*: Operation not permitted"):
+        EntryFile(path, "--record", b"", b"")
+    assert path.read_bytes() == b"theirs"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")

@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core.playout": ("core.events",),
     "core.lull": ("core.events",),
     "core.blame": ("core.events",),
-    "core.budget": ("core.blame", "core.cost", "core.events"),
+    "core.budget": ("core.acknowledge", "core.blame", "core.cost", "core.events"),
     "core.admission": ("core.limits", "core.outcomes", "core.policies", "core.quotas", "core.room"),
     "core.waiting": ("core.events",),
     "core.scheduler": ("core.admission", "core.budget", "core.cost", "core.events", "core.waiting"),
@@ -235,7 +235,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "pages": ("gate", "lag", "metrics", "webfiles"),
     "lobby": ("core.admission", "core.outcomes", "metrics"),
     "transport": ("connection", "core.admission", "gate", "lobby"),
-    "handshake": ("gate", "webfiles", "wire.native"),
+    "handshake": ("errors", "gate", "webfiles", "wire.native"),
     "server": (
         "connection",
         "core.admission",

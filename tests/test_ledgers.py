@@ -93,7 +93,7 @@ def test_a_turns_line() -> None:
             ],
             "unattributed_ms": 0,
         },
-        "speculation": {"hit": True, "attempts": 1, "saved_ms": 30.0, "wasted_ms": 0.0},
+        "speculation": {"hit": True, "attempts": 1, "saved_ms": 0.0, "wasted_ms": 0.0},
         "slack": [{"stage": "llm", "at_ms": 30.0, "slack_ms": 90.0, "predicted_finish_ms": 100.0}],
         "rungs": ["short_clause"],
         "reopened": 0,

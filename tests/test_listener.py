@@ -29,7 +29,7 @@ async def test_it_serves_while_the_block_runs() -> None:
     async with httpx.AsyncClient() as client:
         with pytest.raises(httpx.ConnectError):
             await client.get(f"http://127.0.0.1:{port}/")
-        async with listening(hello, bound, max_connections=8):
+        async with listening(hello, bound):
             assert (await client.get(f"http://127.0.0.1:{port}/")).text == "hello"
             assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
         with pytest.raises(httpx.TransportError):

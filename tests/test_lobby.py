@@ -11,6 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests import virtual
+from voicepipe.app import JITTER
 from voicepipe.core.admission import Grant, Reason, Refuse, SessionAdmission, SessionRequest
 from voicepipe.core.limits import FixedLimit
 from voicepipe.core.outcomes import Observed, Outcome
@@ -88,7 +89,7 @@ def test_a_wait_ends_when_it_has_been_promised_to() -> None:
         house.ask()
         began, ticket = clock(), house.ask()
         assert isinstance(ticket, Ticket) and await ticket.news() == 1
-        assert await ticket.news() == Refuse("capacity", 30_000)
+        assert await ticket.news() == Refuse("capacity", 24_000)
         assert clock() - began == pytest.approx(10.0)
         assert house.value("refusals_total", reason="capacity") == 1
         house.lobby.leave(ticket)
@@ -122,7 +123,20 @@ def test_the_time_to_come_back_is_spread_by_a_quarter() -> None:
             answer.retry_after_ms for answer in (house.ask() for _ in range(200)) if isinstance(answer, Refuse)
         ]
         assert len(times) == 200 and len(set(times)) > 150
-        assert 22_500 <= min(times) < 24_000 and 36_000 < max(times) <= 37_500
+        assert 7_500 <= min(times) < 7_700 and 12_300 < max(times) <= 12_500
+
+    play(scene())
+
+
+def test_the_longest_time_to_come_back_is_half_a_minute_spread_and_all() -> None:
+    """Also where no session has ended yet."""
+
+    async def scene() -> None:
+        house = House(1, jitter=lambda: JITTER[1])
+        house.ask()
+        await asyncio.sleep(60)
+        answer = house.ask()
+        assert isinstance(answer, Refuse) and answer.retry_after_ms == 30_000
 
     play(scene())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from itertools import combinations
 from pathlib import Path
 
@@ -23,12 +24,13 @@ def test_nothing_is_written_that_was_not_asked_for(tmp_path: Path, monkeypatch: 
 
 
 def test_each_option_opens_its_file(tmp_path: Path) -> None:
-    """All of them are whole afterwards."""
+    """All of them are whole afterwards, and the owner's alone."""
     ledger, trace, record = (tmp_path / name for name in ("l", "t", "r"))
     with open_recorders(ledger, trace, record) as recorders:
         assert [type(one) for one in recorders.observers] == [LedgerWriter, TraceWriter]
         assert recorders.tape is not None
         recorders.tape.scheduler({}, {"main": 1})
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (ledger, trace, record)} == {0o600}
     assert ledger.read_text() == ""
     assert json.loads(trace.read_text())
     assert [json.loads(line)["entry"] for line in record.read_text().splitlines()] == ["recording", "made", "end"]

@@ -112,6 +112,38 @@ def test_a_late_turn_is_acknowledged_before_its_content() -> None:
     assert caller.text(1) == SLOW.reply
 
 
+SLOWER = ScriptedConfig(transcripts=SLOW.transcripts, reply=SLOW.reply, llm_prefill_ms=3000.0)
+LATE: dict[str, Any] = {**KNOWN, "clause_s": 3.005}
+
+
+def test_a_turn_that_is_committed_late_is_acknowledged_at_the_commit() -> None:
+    """Where patience alone is longer than the budget. The rest of the wait is masked; nothing comes before it."""
+    caller = call(ask(operating_point="safe"), engines(SLOWER), ON, known=LATE)
+    (record,) = caller.records
+    marks = record.instants
+    assert marks.commit is not None and record.deadline is not None and marks.commit > record.deadline + 0.5
+    assert marks.acknowledged == pytest.approx(marks.commit, abs=0.005)
+    assert caller.verdicts == ["masked"] and rungs(caller) == [("acknowledge",)]
+    assert record.felt_estimate_s is not None and record.felt_estimate_s > 3.0
+    kinds = [kind for kind in caller.kinds() if kind.startswith(("Reply", "TurnC", "Audio"))]
+    assert kinds[:5] == ["TurnCommitted", "ReplyAcknowledged", "AudioFrame", "ReplyText", "AudioFrame"]
+
+
+@pytest.mark.parametrize(
+    ("script", "enforcement", "verdict"),
+    [
+        pytest.param(SLOW, None, "missed", id="the reply is ready"),
+        pytest.param(SLOWER, "enforce", "refused", id="enforced"),
+        pytest.param(SLOWER, "observe", "missed", id="observed"),
+    ],
+)
+def test_who_is_not_acknowledged_at_a_late_commit(script: ScriptedConfig, enforcement: Any, verdict: str) -> None:
+    """Whose answer follows at once; and under `enforce` a commit after the deadline is a refusal."""
+    caller = call(ask(operating_point="safe", enforcement=enforcement), engines(script), ON, known=LATE)
+    assert caller.of(wire.ReplyAcknowledged) == [] and caller.verdicts == [verdict]
+    assert rungs(caller) == [()]
+
+
 @pytest.mark.parametrize(
     ("script", "config", "enforcement", "verdict"),
     [

@@ -222,15 +222,56 @@ async def test_an_oversized_message_is_named_with_its_limit_before_1009_and_coun
         assert b'voicepipe_client_errors_total{code="too_large"} 1.0' in page
 
 
-@pytest.mark.parametrize("message", [b"x" * 262_145, "x" * 262_145, ["x" * 140_000, "x" * 140_000]])
-async def test_a_message_far_too_large_closes_with_1009_and_is_counted(message: Any) -> None:
-    """The library cuts it off before it is held in memory, and says no more than that."""
+@pytest.mark.parametrize(
+    ("message", "size"),
+    [(b"x" * 262_145, 262_145), ("x" * 262_145, 262_145), (["x" * 140_000, "x" * 140_000], 280_000)],
+)
+async def test_a_message_far_too_large_is_named_with_its_limit_before_1009_and_counted(
+    message: Any, size: int
+) -> None:
+    """Though the library cuts it off before it is held in memory, and no session gets to see it."""
     async with house() as h, h.connect() as ws, h.connect() as bystander:
         await ws.send(message)
+        assert json.loads(await ws.recv()) == {
+            "type": "error",
+            "code": "too_large",
+            "message": f"a frame may have 65536 bytes, not {size}",
+            "field": "frame",
+        }
         assert (await closing(ws))[0] == 1009
         await until(lambda: h.value("client_errors_total", code="too_large") == 1)
         await bystander.send("still here")
         assert await bystander.recv() == "still here"
+
+
+async def test_too_many_fragments_are_named_before_1009(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("websockets.asyncio.messages.MAX_FRAGMENTS", 4)
+    async with house() as h, h.connect() as ws:
+        await ws.send(["x"] * 6)
+        told = json.loads(await ws.recv())
+        assert (told["code"], told["field"]) == ("too_large", "frame") and "65536 bytes" in told["message"]
+        assert (await closing(ws))[0] == 1009
+        await until(lambda: h.value("client_errors_total", code="too_large") == 1)
+
+
+async def test_nothing_is_said_behind_a_close() -> None:
+    """A client that goes on after the server has closed, with something too large, is told nothing more: a frame
+    behind the close would be against the protocol."""
+
+    async def goes(connection: Connection, grant: Grant) -> None:
+        await connection.send("bye")
+
+    async with house(goes) as h:
+        reader, writer = await asyncio.open_connection("127.0.0.1", h.server.port)
+        lines = ("GET /v1/voice HTTP/1.1", "Host: here", "Connection: Upgrade", "Upgrade: websocket")
+        keys = ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==")
+        writer.write("\r\n".join([*lines, *keys, "Sec-WebSocket-Protocol: voicepipe.v1", "", ""]).encode())
+        await reader.readuntil(b"\x81\x03bye")
+        assert await reader.readexactly(4) == b"\x88\x02\x03\xe8"  # 1000
+        writer.write(b"\x82\xff" + struct.pack("!Q", 10**9) + b"mask")
+        assert await reader.read() == b""
+        writer.close()
+        await h.emptied()
 
 
 async def test_text_that_is_not_utf8_closes_with_1007() -> None:
@@ -344,15 +385,15 @@ async def test_who_cannot_read_a_refused_message_gets_a_503() -> None:
             with pytest.raises(InvalidStatus) as caught:
                 await h.connect(path, **options)
             response = caught.value.response
-            assert response.status_code == 503 and response.headers["Retry-After"] == "30"
+            assert response.status_code == 503 and response.headers["Retry-After"] == "24"
             body = json.loads(response.body)
-            assert body == {"refused": {"reason": "capacity", "retry_after_ms": 30_000}}
+            assert body == {"refused": {"reason": "capacity", "retry_after_ms": 24_000}}
 
 
 async def test_others_get_the_upgrade_a_message_and_1013_and_no_session() -> None:
     async with house(admission=CountAdmission(0)) as h, h.connect() as ws:
         message = json.loads(await ws.recv())
-        assert message == {"type": "refused", "reason": "capacity", "retry_after_ms": 30_000}
+        assert message == {"type": "refused", "reason": "capacity", "retry_after_ms": 24_000}
         assert await closing(ws) == (1013, "capacity")
         assert h.admission.snapshot().granted == 0
 
@@ -910,7 +951,9 @@ async def test_who_cannot_be_told_to_wait_is_refused_at_once() -> None:
 async def test_a_wait_in_vain_ends_with_a_refusal() -> None:
     async with house(admission=small(longest_s=0.05)) as h, h.connect(), h.connect() as ws:
         assert (await message(ws))["type"] == "waiting"
-        assert await message(ws) == {"type": "refused", "reason": "capacity", "retry_after_ms": 30_000}
+        told = await message(ws)
+        assert (told["type"], told["reason"]) == ("refused", "capacity")
+        assert 20_000 < told["retry_after_ms"] <= 24_000  # of one session, which has run since a moment
         assert await closing(ws) == (1013, "capacity")
 
 
@@ -951,6 +994,61 @@ async def test_a_token_that_has_used_up_its_quota_is_told_429_and_others_get_in(
         async with h.connect(**kiosk) as ws:
             await ws.send("again")
             assert await ws.recv() == "again"
+
+
+# --- what is logged of a refusal
+
+
+class Refusing(CountAdmission):
+    """It takes nobody."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(8)
+        self._reason = reason
+
+    def on_connect(self, request: SessionRequest, now: float) -> Refuse:
+        return Refuse(self._reason, 1_000)
+
+
+def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for record in caplog.records if (line := record.getMessage()).startswith("refused, ")]
+
+
+@pytest.mark.parametrize("path", ["/v1/voice", "/v1/voice?refuse=http"])
+@pytest.mark.parametrize("reason", list(Reason))
+async def test_every_refusal_of_admission_is_logged_with_the_tokens_name(
+    reason: Reason, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, whichever way it is told; and never with the token itself."""
+    rules = AccessRules(tokens=frozenset({"sesame"}), token_names={"sesame": "kiosk"})
+    caplog.set_level(logging.WARNING, logger="voicepipe")
+    async with house(settings=replace(SETTINGS, access=rules), admission=Refusing(reason)) as h:
+        with suppress(InvalidStatus):
+            async with h.connect(path, additional_headers={"Authorization": "Bearer sesame"}) as ws:
+                await closing(ws)
+    assert refusals(caplog) == [f"refused, {reason}: peer 127.0.0.1, origin '', token 'kiosk'"]
+    assert "sesame" not in caplog.text
+
+
+async def test_refusals_of_the_door_and_of_the_waiting_room_are_logged_alike(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, logger="voicepipe")
+    async with house(admission=small(longest_s=0.05)) as h:
+        with pytest.raises(InvalidStatus):
+            await h.connect(origin="https://evil.example", subprotocols=None)
+        h.state = Readiness(False, "warming_up")
+        with pytest.raises(InvalidStatus):
+            await h.connect("/v1/voice?refuse=http")
+        h.state = Readiness(True)
+        async with h.connect(), h.connect() as ws:
+            assert (await message(ws))["type"] == "waiting"
+            await closing(ws)
+    assert refusals(caplog) == [
+        "refused, origin_not_allowed: peer 127.0.0.1, origin 'https://evil.example', token ''",
+        "refused, warming_up: peer 127.0.0.1, origin '', token ''",
+        "refused, capacity: peer 127.0.0.1, origin '', token ''",
+    ]
 
 
 # --- how fast

@@ -943,8 +943,8 @@ def test_a_session_is_not_over_before_its_slot_is_free() -> None:
     assert caller.of(wire.SessionReady) and not caller.of(wire.Error)
 
 
-def test_a_session_without_a_free_slot_is_told_to_come_back() -> None:
-    """The lease that others hold is not taken from them."""
+def test_a_session_without_a_free_slot_is_told_to_come_back(caplog: pytest.LogCaptureFixture) -> None:
+    """The lease that others hold is not taken from them. The log says so."""
 
     async def main() -> tuple[Caller, Caller]:
         async with open_house(engines(SHORT, slots=1)) as house:
@@ -970,6 +970,7 @@ def test_a_session_without_a_free_slot_is_told_to_come_back() -> None:
     assert first.verdicts == ["met"]
     assert second.errors == ["engine_busy"]
     assert second.closed is not None and second.closed.code == 1013
+    assert "refused, engine_busy: peer " in caplog.text
 
 
 def test_a_draining_server_lets_the_present_turn_end() -> None:

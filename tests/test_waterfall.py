@@ -70,6 +70,6 @@ def test_a_miss_names_the_stage_to_blame() -> None:
     lines = list(turn_lines(record, 200.0))
     assert lines[0].startswith("turn 1: missed, 312 ms")
     assert lines[-2:] == [
-        "  42 ms of work were done before the turn was committed",
+        "  42 ms of work were done before the end of speech",
         "  over its share: llm (service), by 15 ms",
     ]

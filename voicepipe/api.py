@@ -45,6 +45,8 @@ BODY_S = 10.0
 """How long a body may take to arrive."""
 CHARACTERS_PER_TOKEN = 8
 """No prompt has fewer tokens to so many characters, but for long runs of one: beyond it none fits the context."""
+CONNECTIONS = "voicepipe.connections"
+"""Key of a scope: the connections that are open at the listener, this one included."""
 _SEED_BITS = 32
 
 
@@ -87,7 +89,7 @@ class _Api:
             try:
                 return self._turned_away(request, peer) or await handler(request)
             except VoicepipeError as error:
-                return error_response(error)
+                return _told(error, peer)
             finally:
                 self._peers[peer] -= 1
                 self._peers += Counter()  # without those that are at zero
@@ -97,16 +99,18 @@ class _Api:
     def _turned_away(self, request: Request, peer: str) -> Response | None:
         headers = {name.lower(): value for name, value in request.headers.items()}
         visit = Visit(request.method, request.url.path, headers, peer)
-        crowd = Crowd(self._peers.total(), self._peers[peer])
+        crowd = Crowd(max(self._peers.total(), request.scope.get(CONNECTIONS, 0)), self._peers[peer])
         turned_away = self._gate.check(visit, crowd, port=self._port, draining=False)
         if turned_away is None:
             return None
+        self.service.on_turned_away(turned_away.reason)
+        _log_refusal(turned_away.reason, peer)
         status = turned_away.reply.status.value
         kind = (
             "authentication_error" if status == 401 else "permission_error" if status == 403 else "rate_limit_error"
         )
         body = chat.error(f"refused: {turned_away.reason}", kind, turned_away.reason)
-        return _response(body, status, dict(turned_away.reply.headers))
+        return _response(body, status, {**turned_away.reply.headers, "Connection": "close"})
 
     async def models(self, request: Request) -> Response:
         return _response(chat.models(self.service.model, self._began))
@@ -189,7 +193,7 @@ class _Completion(Response):
             try:
                 response = await self._made(send)
             except VoicepipeError as error:
-                response = error_response(error)
+                response = _told(error, scope["client"][0] if scope.get("client") else "")
             if response is not None:
                 await response(scope, receive, send)
         except TimeoutError:
@@ -242,6 +246,16 @@ async def _watch(receive: Receive, answer: asyncio.Task[None]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     answer.cancel()
+
+
+def _log_refusal(reason: str, peer: str) -> None:
+    log.warning("text refused, %s: peer %s", reason, peer)
+
+
+def _told(error: VoicepipeError, peer: str) -> Response:
+    if isinstance(error, Refused):
+        _log_refusal(error.reason, peer)
+    return error_response(error)
 
 
 def error_response(error: VoicepipeError) -> Response:

@@ -39,6 +39,7 @@ class TextObserver(Protocol):
     def texts_changed(self, running: int, waiting: int) -> None: ...
     def lease_taken(self, kind: str) -> None: ...
     def lease_returned(self, kind: str) -> None: ...
+    def refused(self, reason: str) -> None: ...
 
 
 class TextStream:
@@ -188,6 +189,10 @@ class TextService:
                 self._pump(self._core.on_cancel(ident, self._now()))
             if not self._streams:
                 self._empty.set()
+
+    def on_turned_away(self, reason: str) -> None:
+        """A request did not get as far as to ask for a text."""
+        self._observer.refused(reason)
 
     # inner
 

@@ -24,8 +24,8 @@ from voicepipe.signals import (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0, 1 for a failure, 2 for wrong usage, 130 for Ctrl-C, 143 for SIGTERM; SIGTERM ends `serve`
-    with 0 at any time."""
+    """Exit status: 0, 1 for a failure, 2 for wrong usage (a token that is missing or wrong is that too), 130 for
+    Ctrl-C, 143 for SIGTERM; SIGTERM ends `serve` with 0 at any time."""
     args = _parser().parse_args(argv)
     status_of = serve_status if args.run is run_serve else status_of_signal
     try:

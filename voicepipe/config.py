@@ -199,6 +199,8 @@ class OverloadConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_sessions: Count = 4
     max_connections: Count = 256
+    """Open at once, at the voice door and at the API's each; beyond it 503, `connections` and Retry-After. Beyond
+    twice as many, the voice door cuts them without a word."""
     max_connections_per_address: Count = 64
     idle_s: Seconds = 300.0
     """A session from which nothing comes for so long is closed."""
@@ -227,8 +229,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ladder: tuple[Rung, ...] = ("short-clause", "small-model")
     """What may be given up when a turn is about to be late. "short-clause" ends the first clause after three or
     four words; "small-model" has `engines.llm_small_model` answer, where there is one; "no-second-pass" does
-    without `engines.asr_second`; "acknowledge" plays a short sound at the deadline. The last two are to be asked
-    for: where nearly every turn is late, nothing would be heard twice, and "mm-hm" all the time."""
+    without `engines.asr_second`; "acknowledge" plays a short sound at the deadline, or at a commit that comes
+    later. The last two are to be asked for: where nearly every turn is late, nothing would be heard twice, and
+    "mm-hm" all the time."""
     acknowledge: AcknowledgeConfig = AcknowledgeConfig()
     instructions: str = DEFAULT_INSTRUCTIONS
     max_reply_tokens: Annotated[int, Meta(ge=1, le=4096)] = 120

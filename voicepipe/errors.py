@@ -11,7 +11,8 @@
     ├── ModelError           a model is missing, corrupt or cannot be fetched
     │   ├── ModelMissing, ModelCorrupt, IndexUnreachable, UnknownModel
     ├── UsageError           wrong argument or file; exit status 2
-    │   └── ConfigError, AudioFileError, RecordingError
+    │   ├── ConfigError, AudioFileError, RecordingError
+    │   └── Unauthorized, Forbidden     by a server: the token, or where the caller comes from
     └── EnvironmentFailure   the surroundings do not allow it; exit status 1
         └── PortInUse, NoMicrophone, ServerUnreachable, ConnectionLost, MissingExtra
 
@@ -212,6 +213,18 @@ class RecordingError(UsageError):
     """A file that is no recording, one of another version, or a line of it that cannot be read."""
 
     code = "bad_recording"
+
+
+class Unauthorized(UsageError):
+    """The server needs a token, and has got none or a wrong one (HTTP 401)."""
+
+    code = "unauthorized"
+
+
+class Forbidden(UsageError):
+    """The server, or what stands before it, does not let this caller in whatever the token (HTTP 403)."""
+
+    code = "forbidden"
 
 
 class EnvironmentFailure(VoicepipeError):

@@ -24,20 +24,41 @@ MAX_BATCH = 256
 CLOSE_S = 5.0
 """A disk that hangs keeps nobody longer."""
 
+PRIVATE = 0o600
+"""Mode of the files."""
+
 Format = Callable[[], bytes]
+
+
+def _is_regular(descriptor: int) -> bool:
+    return stat.S_ISREG(os.fstat(descriptor).st_mode)
+
+
+def _private(path: str, flags: int) -> int:
+    """An opener: what is written tells what people said, or when they spoke. A device or a pipe stays as it is."""
+    descriptor = os.open(path, flags & ~os.O_TRUNC, PRIVATE)
+    try:
+        if _is_regular(descriptor):
+            os.fchmod(descriptor, PRIVATE)
+            os.ftruncate(descriptor, 0)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 class EntryFile:
     """Writes whole entries, in order, on its own thread, and stops for good at the first error."""
 
     def __init__(self, path: Path, option: str, head: bytes, tail: bytes) -> None:
-        """Raises ConfigError where the file cannot be opened."""
+        """Readable and writable by its owner alone, be it a new file or one that was there. Raises ConfigError
+        where it cannot be opened, or not be made so."""
         try:
-            self._file = path.open("wb", buffering=0)
+            self._file = open(path, "wb", buffering=0, opener=_private)  # noqa: SIM115 - closed by `_work`
         except OSError as exc:
             raise ConfigError(f"{option} {path}: {exc.strerror}", field=option) from None
         self._path, self._option, self._tail = path, option, tail
-        self._regular = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
+        self._regular = _is_regular(self._file.fileno())
         self._whole_bytes = 0
         self._closed = False
         self.error: EnvironmentFailure | None = None

@@ -136,7 +136,11 @@ class Gate:
             return TurnedAway("origin_not_allowed", reply, is_final=True)
         if self.token_name(visit) is None:
             challenge = {"WWW-Authenticate": "Bearer"}
-            reply = error_reply(HTTPStatus.UNAUTHORIZED, "a valid token is needed", challenge)
+            reply = error_reply(
+                HTTPStatus.UNAUTHORIZED,
+                "a valid token is needed: `Authorization: Bearer TOKEN`, or as a second subprotocol",
+                challenge,
+            )
             return TurnedAway("unauthorized", reply, is_final=True)
         return None
 

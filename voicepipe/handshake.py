@@ -11,9 +11,10 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
+from voicepipe.errors import TooLarge
 from voicepipe.gate import Visit
 from voicepipe.webfiles import Reply, error_reply
-from voicepipe.wire.native import PROTOCOL
+from voicepipe.wire.native import MAX_BINARY_BYTES, MAX_TEXT_BYTES, PROTOCOL, Error, encode_server
 
 
 def visit_of(request: Request, peer: str) -> Visit:
@@ -40,6 +41,15 @@ def unreadable(method: bytes) -> bytes:
         ).serialize()
     allow = {"Allow": "GET, HEAD"}
     return response_of(error_reply(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD", allow)).serialize()
+
+
+def too_large(size: int | None) -> bytes:
+    """What goes before the close where a frame has so many bytes, or, for None, too many fragments."""
+    limit = f"a frame may have {max(MAX_BINARY_BYTES, MAX_TEXT_BYTES)} bytes"
+    fault = TooLarge(f"{limit}, not {size}" if size else f"{limit}, and not so many fragments", field="frame")
+    text = encode_server(Error(fault.code, fault.message, fault.field))
+    assert isinstance(text, str)
+    return text.encode()
 
 
 def select_subprotocol(ws: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:

@@ -4,8 +4,8 @@
 predicted to follow the chunk before the first content) are in seconds, `bound` null where none was declared.
 `units` and `context` say how much the chunk had to do, in the units of `core.cost.Size`; `whole` is false where it
 was cut off before it was done. What ends in `_ms` is in milliseconds; `instants` (which are in milliseconds too),
-`deadline_ms`, `at_ms` and `predicted_finish_ms` count from the turn's speech end. Nothing in here holds what was
-said, as words or as sound.
+`deadline_ms`, `at_ms` and `predicted_finish_ms` count from the turn's speech end, and `saved_ms` is service before
+it. Nothing in here holds what was said, as words or as sound.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any
 
 import uvicorn
 
-from voicepipe.api import ApiSettings, make_app
+from voicepipe.api import CONNECTIONS, ApiSettings, make_app
 from voicepipe.background import TextService
 from voicepipe.errors import EnvironmentFailure, PortInUse
 from voicepipe.gate import Gate
@@ -60,17 +60,16 @@ class _Server(uvicorn.Server):
 class ApiListener:
     """The OpenAI-compatible API's. `close` it where `serving` was never entered."""
 
-    def __init__(self, host: str, port: int, settings: ApiSettings, *, max_connections: int) -> None:
+    def __init__(self, host: str, port: int, settings: ApiSettings) -> None:
         """Binds the address, before anything is loaded. Raises PortInUse and EnvironmentFailure."""
         self._bound = bind(host, port)
         self._settings = settings
-        self._max_connections = max_connections
         self.port = int(self._bound.getsockname()[1])
 
     @asynccontextmanager
     async def serving(self, service: TextService, gate: Gate) -> AsyncIterator[None]:
         app = make_app(service, gate, self._settings, port=self.port)
-        async with listening(app, self._bound, max_connections=self._max_connections):
+        async with listening(app, self._bound):
             yield
 
     def close(self) -> None:
@@ -78,10 +77,17 @@ class ApiListener:
 
 
 @asynccontextmanager
-async def listening(app: Any, bound: socket.socket, *, max_connections: int) -> AsyncIterator[None]:
-    """Serve `app` on the socket while the block runs. Closes it."""
+async def listening(app: Any, bound: socket.socket) -> AsyncIterator[None]:
+    """Serve `app` on the socket while the block runs. Closes it. Each scope holds the number of open connections
+    under CONNECTIONS: whom there are too many for is the app's to say, since what uvicorn's own limit says is no
+    JSON and names no time to come back."""
+
+    async def counted(scope: Any, receive: Any, send: Any) -> None:
+        scope[CONNECTIONS] = len(server.server_state.connections)
+        await app(scope, receive, send)
+
     config = uvicorn.Config(
-        app,
+        counted,
         http="h11",
         ws="none",
         lifespan="off",
@@ -89,7 +95,6 @@ async def listening(app: Any, bound: socket.socket, *, max_connections: int) -> 
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=max_connections,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=CLOSE_S,

@@ -40,6 +40,7 @@ async def serve_session(connection: Connection, services: Services, ident: str) 
         code, reason = exc.close_code, exc.code
     except EngineBusy as exc:
         services.observer.refused(exc.code)
+        log.warning("refused, %s: peer %s", exc.code, connection.peer)
         await _tell(connection, services, exc)
         code, reason = 1013, exc.code
     await connection.close(code, reason)

@@ -34,10 +34,11 @@ from voicepipe.gate import (
     Crowd,
     Gate,
     TurnedAway,
+    Visit,
     refusal_reply,
     session_request,
 )
-from voicepipe.handshake import response_of, select_subprotocol, unreadable, visit_of
+from voicepipe.handshake import response_of, select_subprotocol, too_large, unreadable, visit_of
 from voicepipe.lag import LagProbe
 from voicepipe.lobby import Lobby, Ticket
 from voicepipe.metrics import Metrics
@@ -51,8 +52,9 @@ _transport_log = logging.getLogger("voicepipe.transport")
 _transport_log.setLevel(logging.WARNING)  # below that, the library logs payloads: people's words
 
 _MAX_MESSAGE_BYTES = 4 * max(MAX_BINARY_BYTES, MAX_TEXT_BYTES)
-"""Past the dialect's own limit, so that it can say what was too large. Beyond this the library closes with a bare
-1009; this times the queue and one more is what a peer can make a connection hold."""
+"""Past the dialect's own limit, which the session tells apart by kind. Beyond this the library reads no more: the
+client is told by the socket, and closed with 1009. This times the queue and one more is what a peer can make a
+connection hold."""
 _MAX_QUEUE_FRAMES = 8
 _WRITE_LIMIT_BYTES = (8_192, 2_048)
 _OPEN_TIMEOUT_S = 5.0
@@ -121,7 +123,7 @@ class VoiceServer:
         self._metrics = metrics
         self._ready = ready
         self._gate = Gate(settings.access)
-        self._socket_class = socket_class(2 * settings.access.max_connections, unreadable)
+        self._socket_class = socket_class(2 * settings.access.max_connections, unreadable, too_large)
         self._pages: Pages | None = None
         self._sessions: dict[asyncio.Task[None], VoiceSocket] = {}
         self._empty = asyncio.Event()
@@ -253,8 +255,7 @@ class VoiceServer:
             if turned_away is None:
                 return None
             self._metrics.refused(turned_away.reason)
-            origin = visit.headers.get("origin", "")[:100]
-            _log.warning("%s: peer %s, origin %r", turned_away.reason, visit.peer, origin)
+            _log_refusal(turned_away.reason, visit)
             if turned_away.is_final and visit.is_page:
                 ws.decision = turned_away
                 return None
@@ -279,7 +280,10 @@ class VoiceServer:
         if isinstance(wish, Reply):
             return response_of(wish)
         decision = ws.decision = self._decide(ws, wish)
-        if not isinstance(decision, Refuse) or visit.can_read_refusal:
+        if not isinstance(decision, Refuse):
+            return None
+        _log_refusal(decision.reason, visit, wish.token)
+        if visit.can_read_refusal:
             return None
         self._metrics.refusal_took(self._since_arrival(ws))
         return response_of(refusal_reply(decision))
@@ -323,7 +327,7 @@ class VoiceServer:
             case Grant() as grant:
                 ending = await self._run(connection, grant)
             case Ticket() as ticket:
-                ending = await self._wait(connection, ticket)
+                ending = await self._wait(ws, connection, ticket)
             case Refuse(reason, retry_after_ms):
                 ending = await self._refuse(connection, Refused(reason, retry_after_ms), _TRY_AGAIN_LATER)
                 self._metrics.refusal_took(self._since_arrival(ws))
@@ -336,7 +340,7 @@ class VoiceServer:
         assert ws.arrived is not None, "the request has been looked at"
         return asyncio.get_running_loop().time() - ws.arrived
 
-    async def _wait(self, connection: Connection, ticket: Ticket) -> Ending:
+    async def _wait(self, ws: VoiceSocket, connection: Connection, ticket: Ticket) -> Ending:
         """What the client sends meanwhile stays in the queue, which is short, for its session to read."""
         while True:
             match await ticket.news():
@@ -349,6 +353,8 @@ class VoiceServer:
                 case Grant() as grant:
                     return await self._run(connection, grant)
                 case Refuse(reason, retry_after_ms):
+                    assert ws.visit is not None, "the request has been looked at"
+                    _log_refusal(reason, ws.visit, self._gate.token_name(ws.visit) or "")
                     return await self._refuse(connection, Refused(reason, retry_after_ms), _TRY_AGAIN_LATER)
                 case None:
                     return GOOD
@@ -387,6 +393,12 @@ class VoiceServer:
             close_timeout_s=self._settings.close_timeout_s,
             client_error=self._metrics.client_error,
         )
+
+
+def _log_refusal(reason: str, visit: Visit, token_name: str = "") -> None:
+    """`token_name`: the configured name of the token that was shown, whose quota it may be about."""
+    origin = visit.headers.get("origin", "")[:100]
+    _log.warning("refused, %s: peer %s, origin %r, token %r", reason, visit.peer, origin, token_name)
 
 
 def _cannot_listen(settings: ServerSettings, error: OSError) -> EnvironmentFailure:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed as WebsocketClosed
-from websockets.exceptions import InvalidMessage
+from websockets.exceptions import InvalidMessage, PayloadTooBig, TooManyFragments
+from websockets.frames import Frame, Opcode
 
 from voicepipe.connection import ConnectionClosed
 from voicepipe.core.admission import Grant, Refuse
@@ -36,6 +37,7 @@ class VoiceSocket(ServerConnection):
     everyone: set[VoiceSocket]
     most: int
     unreadable: Callable[[bytes], bytes]
+    too_large: Callable[[int | None], bytes]
     visit: Visit | None = None
     arrived: float | None = None
     """Loop time at which the request had been read."""
@@ -43,6 +45,8 @@ class VoiceSocket(ServerConnection):
     on_lost: Callable[[], None] | None = None
     """Called once the connection is gone."""
     _method: bytes | None = None
+    _close_went = False
+    """A close frame has been handed to the transport: no frame may follow."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -66,7 +70,22 @@ class VoiceSocket(ServerConnection):
         if isinstance(fault, InvalidMessage) and not isinstance(fault.__cause__, EOFError) and self._method:
             self.transport.write(type(self).unreadable(self._method))
             self._method = b""  # one answer
+        if self.protocol.close_sent is not None and not self._close_went:
+            self._say_what_was_too_large()
+            self._close_went = True
         super().send_data()
+
+    def _say_what_was_too_large(self) -> None:
+        """A message beyond the library's limits never gets to a session, which would say so: the library closes.
+        Its close frame, which waits to be written, can hold no more than a code and a line."""
+        match self.protocol.parser_exc or self.connection_exc:
+            case PayloadTooBig(size=size, current_size=before):
+                told = type(self).too_large((size or 0) + (before or 0))
+            case TooManyFragments():
+                told = type(self).too_large(None)
+            case _:
+                return
+        self.transport.write(Frame(Opcode.TEXT, told).serialize(mask=False))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.everyone.discard(self)
@@ -80,10 +99,14 @@ class VoiceSocket(ServerConnection):
         return str(address[0]) if address else ""
 
 
-def socket_class(most: int, unreadable: Callable[[bytes], bytes]) -> type[VoiceSocket]:
+def socket_class(
+    most: int, unreadable: Callable[[bytes], bytes], too_large: Callable[[int | None], bytes]
+) -> type[VoiceSocket]:
     """A class for one server's sockets. Past `most` of them a new one is cut without an answer, so
     that connections which never send a request cannot use up the descriptors. `unreadable` makes the
-    whole answer to a request of some method that cannot be read."""
+    whole answer to a request of some method that cannot be read; `too_large` the text that goes before
+    the close where a message has so many bytes (at least, where its end was not seen), or, for None,
+    more fragments than the library takes."""
 
     class Socket(VoiceSocket):
         pass
@@ -91,6 +114,7 @@ def socket_class(most: int, unreadable: Callable[[bytes], bytes]) -> type[VoiceS
     Socket.everyone = set()
     Socket.most = most
     Socket.unreadable = staticmethod(unreadable)
+    Socket.too_large = staticmethod(too_large)
     return Socket
 
 

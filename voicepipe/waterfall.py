@@ -51,8 +51,8 @@ def turn_lines(record: Mapping[str, object], budget_ms: float) -> Sequence[str]:
         lines += waterfall(spans, budget_ms)
     ahead = record["speculation"]
     assert isinstance(ahead, Mapping)
-    if ahead["hit"]:
-        lines.append(f"  {ahead['saved_ms']:.0f} ms of work were done before the turn was committed")
+    if ahead["saved_ms"] >= 1.0:
+        lines.append(f"  {ahead['saved_ms']:.0f} ms of work were done before the end of speech")
     blame = record["blame"]
     if isinstance(blame, Mapping):
         lines.append(f"  over its share: {blame['stage']} ({blame['kind']}), by {blame['ms']:.0f} ms")

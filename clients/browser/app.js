@@ -378,7 +378,7 @@ function report({ item, part }, { verdict, felt_estimate_ms: felt, stages, specu
     add(part("stages"), "li", { textContent: `${name} ${ms(wait + work)}`, title }, name);
   }
   const missed = blame && `blamed on ${blame.stage} (${blame.kind}), ${ms(blame.ms)} over`;
-  const ahead = speculation.saved_ms >= 1 && `${ms(speculation.saved_ms)} of work done ahead`;
+  const ahead = speculation.saved_ms >= 1 && `${ms(speculation.saved_ms)} of work before the end of speech`;
   for (const note of [missed, ahead].filter(Boolean)) add(part("stages"), "li", { textContent: note });
   add(part("bar"), "i", { title: "budget" }).style.left = `${scale * budgetMs}%`;
   part("bar").setAttribute("aria-label", `${ms(total)} in stages, budget ${ms(budgetMs)}`);

@@ -294,10 +294,53 @@ async def test_a_start_that_the_server_does_not_honour() -> None:
     assert caught.value.field == "output_rate"
 
 
-@pytest.mark.parametrize(("status", "hint"), [(401, "VOICEPIPE_TOKEN"), (404, "/v1/voice")])
-async def test_another_status(status: int, hint: str) -> None:
-    async with scripted(idle, gate=answer(status, b"")) as url:
-        with pytest.raises(errors.ServerUnreachable, match=f"HTTP {status}.*{hint}"):
+async def test_no_voice_endpoint() -> None:
+    async with scripted(idle, gate=answer(404, b"")) as url:
+        with pytest.raises(errors.ServerUnreachable, match=r"HTTP 404.*/v1/voice"):
+            async with connect(url):
+                pytest.fail("admitted")
+
+
+@pytest.mark.parametrize(
+    ("token", "says"), [(None, "none was given"), ("", "none was given"), ("a1", "not accepted")]
+)
+@pytest.mark.parametrize("upgraded", [False, True])
+async def test_a_token_that_is_missing_or_wrong(token: str | None, says: str, upgraded: bool) -> None:
+    """Which of both, and where to give it; never the token. Told by HTTP, or as to a page."""
+
+    async def script(ws: ServerConnection) -> None:
+        await tell(ws, native.Refused("unauthorized", 0))
+        await ws.close(1008, "unauthorized")
+
+    async with scripted(script, gate=None if upgraded else answer(401, b"")) as url:
+        with pytest.raises(errors.Unauthorized, match=f"{says}.*VOICEPIPE_TOKEN.*token=") as caught:
+            async with connect(url, token=token):
+                pytest.fail("admitted")
+    assert (caught.value.field, caught.value.exit_status) == ("token", 2)
+    assert ("HTTP 401" in caught.value.message) != upgraded
+    assert "a1" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [(b"", "lets no such client in"), (b'{"error": {"message": "not from here"}}', "not from here")],
+)
+async def test_a_caller_that_is_not_let_in(body: bytes, says: str) -> None:
+    """Whatever its token: it is not asked for another one."""
+    async with scripted(idle, gate=answer(403, body)) as url:
+        with pytest.raises(errors.Forbidden, match=f"HTTP 403: .*{says}") as caught:
+            async with connect(url, token="a1"):
+                pytest.fail("admitted")
+    assert caught.value.exit_status == 2 and "VOICEPIPE_TOKEN" not in caught.value.message
+
+
+async def test_an_origin_that_is_not_allowed_is_told_after_the_upgrade_too() -> None:
+    async def script(ws: ServerConnection) -> None:
+        await tell(ws, native.Refused("origin_not_allowed", 0))
+        await ws.close(1008, "origin_not_allowed")
+
+    async with scripted(script) as url:
+        with pytest.raises(errors.Forbidden, match="Origin"):
             async with connect(url):
                 pytest.fail("admitted")
 
@@ -402,6 +445,70 @@ async def test_a_close_in_the_middle_names_code_and_reason() -> None:
         with pytest.raises(errors.ConnectionLost, match="1012 drain"):
             await session.send_audio(bytes(640))
         assert session.close_code == 1012
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (AudioFrame(0, 0, bytes(65_529)), "binary frame"),
+        (native.InputText("x" * 65_536), "text frame"),
+    ],
+)
+async def test_a_frame_beyond_the_limit_is_not_sent(message: native.ClientMessage, field: str) -> None:
+    """It would cost the session; the error names the limit, and the session goes on."""
+
+    async def script(ws: ServerConnection) -> None:
+        await admit(ws)
+        assert native.decode_client(await ws.recv()) == native.InputCommit()
+
+    async with scripted(script) as url, connect(url) as session:
+        with pytest.raises(errors.TooLarge, match="65536") as caught:
+            await session.send(message)
+        await session.commit()
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("said", [True, False])
+async def test_a_close_for_size_is_an_error_of_its_own(said: bool) -> None:
+    """With what the server said of it; and with the limit where it, or a proxy, just closed."""
+
+    async def script(ws: ServerConnection) -> None:
+        await admit(ws)
+        if said:
+            await tell(ws, native.Error("too_large", "a frame may have 4096 bytes, not 5000", "frame"))
+        await ws.close(1009, "too big")
+
+    async with scripted(script) as url, connect(url) as session:
+        if said:
+            assert isinstance(await anext(session), native.Error)
+        for again in (lambda: anext(session), lambda: session.send_audio(bytes(640))):
+            with pytest.raises(errors.TooLarge, match="4096" if said else "too big.*65536") as caught:
+                await again()
+            assert caught.value.field == "frame"
+        assert session.close_code == 1009
+
+
+async def test_a_server_that_sends_too_much_at_once() -> None:
+    async def script(ws: ServerConnection) -> None:
+        await admit(ws)
+        await ws.send(bytes(65_537))
+        await ws.wait_closed()
+
+    async with scripted(script) as url, connect(url) as session:
+        with pytest.raises(errors.TooLarge, match=r"server sent.*65537 bytes exceeds limit of 65536"):
+            await anext(session)
+
+
+async def test_a_start_beyond_the_limit_of_what_answers() -> None:
+    """Before there is a session, too."""
+
+    async def script(ws: ServerConnection) -> None:
+        await ws.close(1009)
+
+    async with scripted(script) as url:
+        with pytest.raises(errors.TooLarge, match="65536"):
+            async with connect(url):
+                pytest.fail("admitted")
 
 
 async def test_a_connection_that_just_vanishes() -> None:

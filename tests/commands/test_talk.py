@@ -147,6 +147,19 @@ def test_a_server_that_is_not_there(tone: Path, capsys: pytest.CaptureFixture[st
     assert "127.0.0.1:9" in said and "voicepipe serve" in said and "Traceback" not in said
 
 
+@pytest.mark.parametrize(("token", "says"), [(None, "none was given"), ("barley", "not accepted")])
+def test_a_talk_without_the_right_token(
+    token: str | None, says: str, tone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2, which of both it was, and where the right one goes."""
+    monkeypatch.setenv("VOICEPIPE_SERVER_TOKENS", "sesame")
+    monkeypatch.setenv("VOICEPIPE_TOKEN", token or "")
+    with serving("--engines", "scripted") as port:
+        assert main(["talk", "--url", f"ws://127.0.0.1:{port}", "--wav", str(tone)]) == 2
+    said = capsys.readouterr().err
+    assert says in said and "VOICEPIPE_TOKEN" in said and "barley" not in said and "Traceback" not in said
+
+
 def test_an_ipv6_address_is_a_url_that_can_be_used(tone: Path) -> None:
     """In brackets, in both lines."""
     with serving("--engines", "scripted", "--host", "::1") as port:

@@ -6,7 +6,7 @@ import pytest
 
 from voicepipe.core.acknowledge import Acknowledger, AcknowledgeSettings
 
-SETTINGS = AcknowledgeSettings(sounds=(b"aa", b"bb", b"cc"), one_in=3, spare_s=0.04, lead_s=0.01)
+SETTINGS = AcknowledgeSettings(sounds=(b"aa", b"bb", b"cc"), one_in=3, spare_s=0.04)
 DEADLINE = 10.0
 
 
@@ -67,7 +67,7 @@ def test_it_is_decided_once_per_commit() -> None:
 
 
 def test_after_the_deadline_it_is_too_late() -> None:
-    """The commit came too late; the next turn is not made to wait for it."""
+    """The loop stood still for longer; the next turn is not made to wait for it."""
     acknowledger = Acknowledger(SETTINGS)
     assert acknowledger.decide(1, 1, DEADLINE, 1.0, DEADLINE + 0.001) is None
     assert acknowledger.decide(2, 2, DEADLINE, 1.0, DEADLINE) == b"aa"

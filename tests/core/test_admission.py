@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection
+from math import ceil
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from voicepipe.core.admission import (
 )
 from voicepipe.core.limits import FixedLimit
 from voicepipe.core.outcomes import Observed, Outcome
+from voicepipe.core.overload import OverloadSettings
 from voicepipe.core.policies import Denied, LimitPolicy
 from voicepipe.core.quotas import Quota, QuotaSettings
 from voicepipe.core.room import RoomSettings
@@ -71,7 +73,7 @@ def test_without_a_limit_everyone_gets_in() -> None:
 
 
 def test_a_limit_of_zero_refuses_everyone_for_the_longest_time() -> None:
-    assert CountAdmission(0).on_connect(REQUEST, 0.0) == Refuse("capacity", 30_000)
+    assert CountAdmission(0).on_connect(REQUEST, 0.0) == Refuse("capacity", 24_000)
 
 
 def refusal(admission: CountAdmission, now: float) -> Refuse:
@@ -104,7 +106,56 @@ def test_a_handshake_that_died_is_no_session() -> None:
     assert admission.snapshot().mean_session_s == 60.0
 
 
-@pytest.mark.parametrize(("expected_session_s", "bound_ms"), [(0.001, 1_000), (86_400.0, 30_000)])
+def test_the_first_sessions_of_a_server_tell_already() -> None:
+    """What was assumed before there was any counts for little once some have ended."""
+    admission, now = CountAdmission(1), 0.0
+    hints = []
+    for lease_id in range(1, 6):
+        admission.on_connect(REQUEST, now)
+        hints.append(refusal(admission, now).retry_after_ms)
+        now += 4.0
+        admission.on_end(lease_id, now)
+    assert hints[0] == 20_000 and hints[1] == 12_000 and hints[4] < 8_000
+    assert hints == sorted(hints, reverse=True)
+
+
+def test_sessions_that_still_run_count_by_how_long_they_have() -> None:
+    """The first to end are the short ones: three that last are not forgotten for one that was over at once."""
+    admission = CountAdmission(4, expected_session_s=20.0)
+    for _ in range(4):
+        admission.on_connect(REQUEST, 0.0)
+    admission.on_end(1, 2.0)
+    admission.on_connect(REQUEST, 2.0)
+    assert refusal(admission, 2.0).retry_after_ms == ceil(1000 * (20.0 + 8.0) / 2 / 4)
+    assert refusal(admission, 32.0).retry_after_ms > 3 * refusal(CountAdmission(0), 0.0).retry_after_ms / 4
+
+
+def test_those_who_wait_go_first() -> None:
+    """Whoever finds the room full comes back behind them."""
+    admission = full(places=2, expected_session_s=5.0)
+    admission.on_connect(WAITER, 0.0)
+    assert refusal(admission, 0.0).retry_after_ms == 10_000
+    admission.on_connect(WAITER, 0.0)
+    assert refusal(admission, 0.0).retry_after_ms == 15_000
+
+
+def test_a_caller_at_its_own_quota_waits_for_its_own_sessions() -> None:
+    """However many others end meanwhile."""
+    admission = SessionAdmission(Moody(), quotas=QuotaSettings(token=Quota(sessions=2)), expected_session_s=20.0)
+    kiosk = SessionRequest(token="kiosk")
+    for request in (kiosk, kiosk, *[REQUEST] * 8):
+        assert isinstance(admission.on_connect(request, 0.0), Grant)
+    assert admission.on_connect(kiosk, 0.0) == Refuse("token-sessions", 10_000)
+
+
+def test_overload_is_over_by_time_alone() -> None:
+    admission = CountAdmission(4)
+    admission.on_connect(REQUEST, 0.0)
+    admission.on_shed(True, 0.0)
+    assert refusal(admission, 0.0) == Refuse("overload", round(1000 * OverloadSettings().dwell_s))
+
+
+@pytest.mark.parametrize(("expected_session_s", "bound_ms"), [(0.001, 1_000), (86_400.0, 24_000)])
 def test_the_time_to_come_back_is_bounded(expected_session_s: float, bound_ms: int) -> None:
     admission = CountAdmission(1, expected_session_s=expected_session_s)
     admission.on_connect(REQUEST, 0.0)
@@ -195,7 +246,7 @@ def test_a_quota_binds_an_idle_server_too() -> None:
     kiosk = SessionRequest(token="kiosk")
     admission.on_connect(kiosk, 0.0)
     admission.on_end(1, 10.0)
-    assert admission.on_connect(kiosk, 10.0) == Refuse("token-rate", 30_000)
+    assert admission.on_connect(kiosk, 10.0) == Refuse("token-rate", 24_000)
     assert isinstance(admission.on_connect(kiosk, 60.0), Grant)
 
 
@@ -235,7 +286,7 @@ def full(places: int = 2, longest_s: float = 30.0, **more: Any) -> SessionAdmiss
 def test_who_may_wait_is_told_its_place_and_who_may_not_is_refused() -> None:
     admission = full()
     assert admission.on_connect(WAITER, 0.0) == Wait(1, 1, "capacity")
-    assert admission.on_connect(REQUEST, 0.0) == Refuse("capacity", 30_000)
+    assert admission.on_connect(REQUEST, 0.0) == Refuse("capacity", 24_000)
     assert admission.on_connect(WAITER, 0.0) == Wait(2, 2, "capacity")
     assert reason(admission.on_connect(WAITER, 0.0)) == "capacity"  # every chair is taken
     assert admission.snapshot().waiting == 2
@@ -280,8 +331,8 @@ def test_who_has_waited_for_long_enough_is_refused() -> None:
     admission.on_connect(WAITER, 0.0)
     admission.on_connect(WAITER, 4.0)
     assert admission.on_timer(9.9) == []
-    assert admission.on_timer(10.0) == [TurnedOut(1, Refuse("capacity", 30_000)), Moved(2, 1)]
-    assert admission.on_timer(14.0) == [TurnedOut(2, Refuse("capacity", 30_000))]
+    assert admission.on_timer(10.0) == [TurnedOut(1, Refuse("capacity", 24_000)), Moved(2, 1)]
+    assert admission.on_timer(14.0) == [TurnedOut(2, Refuse("capacity", 24_000))]
     assert admission.next_deadline() is None and admission.snapshot().refused == 2
 
 

@@ -37,7 +37,7 @@ def rounded(record: TurnRecord) -> dict[Stage, tuple[float, float]]:
 
 
 def test_audio_that_was_ready_costs_the_endpoint_and_the_way_out() -> None:
-    """Work done before the commit is saved time, not part of the critical path."""
+    """Work within the endpoint's patience is not on the critical path, and saves nothing after the speech end."""
     one = ledger()
     one.on_soft_end(speech_end=10.0, now=10.03)
     one.on_service(Stage.ASR, Timing(10.03, 10.03, 10.05))
@@ -54,7 +54,7 @@ def test_audio_that_was_ready_costs_the_endpoint_and_the_way_out() -> None:
     assert record.system_s == pytest.approx(0.005)
     assert rounded(record) == {Stage.ENDPOINT: (130, 0), Stage.SEND: (15, 0)}
     assert record.speculation.hit and record.speculation.attempts == 1
-    assert record.speculation.saved_s == pytest.approx(0.04)
+    assert record.speculation.saved_s == 0.0
     assert record.blame is None
 
 
@@ -79,7 +79,7 @@ def test_a_reply_still_in_the_making_at_the_commit_walks_all_stages() -> None:
         Stage.TTS: (20, 30),
         Stage.SEND: (10, 0),
     }
-    assert record.speculation.saved_s == pytest.approx(0.04)
+    assert record.speculation.saved_s == 0.0
 
 
 def test_a_reply_begun_at_the_commit_has_no_recognition_on_its_path() -> None:
@@ -401,6 +401,32 @@ def test_an_acknowledgement_masks_only_in_time() -> None:
     assert judged(300, "ack", ack_ms=191) is Verdict.MISSED
 
 
+@pytest.mark.parametrize(
+    ("commit", "acknowledged", "verdict"),
+    [
+        (0.1, 0.19, Verdict.MASKED),
+        (0.1, 0.191, Verdict.MISSED),
+        (0.185, 0.194, Verdict.MASKED),  # too near to the deadline for a sound to be there by then
+        (0.185, 0.196, Verdict.MISSED),
+        (0.6, 0.609, Verdict.MASKED),
+        (0.6, 0.611, Verdict.MISSED),
+    ],
+)
+def test_after_a_late_commit_it_masks_what_is_left_of_the_wait(
+    commit: float, acknowledged: float, verdict: Verdict
+) -> None:
+    """Nothing may be heard before the commit; a sound right at it is as early as one can be. It is never `met`."""
+    one = ledger()
+    assert one.masks_until is None
+    one.on_soft_end(0.0, 0.02)
+    assert one.masks_until == pytest.approx(0.19)
+    one.on_commit(commit)
+    one.on_rung("acknowledge")
+    one.on_acknowledged(acknowledged)
+    one.on_sent(1.0)
+    assert one.record().verdict is verdict
+
+
 def test_content_behind_an_acknowledgement_is_heard_after_it() -> None:
     """Handed to the socket in time, it waits at the client until the sound has ended: that is when it is felt."""
     one = ledger()
@@ -492,7 +518,34 @@ def test_a_dropped_reply_is_waste_and_its_successor_starts_a_new_sheet() -> None
     ahead = one.record().speculation
     assert (ahead.hit, ahead.attempts) == (True, 2)
     assert ahead.wasted_s == pytest.approx(0.06)
-    assert ahead.saved_s == pytest.approx(0.01)
+    assert ahead.saved_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("llm", "tts", "saved_s"),
+    [
+        ((9.90, 9.92), (9.92, 9.95), 0.05),  # all of it before the speech end
+        ((9.96, 9.98), (9.98, 10.05), 0.04),  # one runs across it
+        ((9.97, 10.02), (10.02, 10.05), 0.03),  # the other one does
+        ((10.01, 10.03), (10.03, 10.05), 0.0),  # in the pause: saved is what the turn does not wait for
+    ],
+)
+def test_saved_is_what_was_done_before_the_speech_end(
+    llm: tuple[float, float], tts: tuple[float, float], saved_s: float
+) -> None:
+    """Of a chunk that runs across the speech end the part before it, wherever the commit is."""
+    one = ledger()
+    one.on_reply_begun(llm[0])
+    one.on_service(Stage.LLM, Timing(llm[0], *llm))
+    one.on_clause(llm[1])
+    one.on_soft_end(speech_end=10.0, now=10.03)
+    one.on_service(Stage.TTS, Timing(tts[0], *tts))
+    one.on_audio(tts[1])
+    one.on_commit(10.1)
+    one.on_sent(10.1)
+    record = one.record()
+    assert record.speculation.hit
+    assert record.speculation.saved_s == pytest.approx(saved_s)
 
 
 def test_dropping_nothing_wastes_nothing() -> None:

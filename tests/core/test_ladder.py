@@ -150,6 +150,17 @@ def test_an_acknowledgement_is_due_just_before_the_deadline() -> None:
     assert these.acknowledge_at(turn, 1) is None
 
 
+@pytest.mark.parametrize("commit", [10.195, 10.2, 11.5])
+def test_where_the_commit_is_late_it_is_due_at_the_commit(commit: float) -> None:
+    """At once, and not any later: the loop that stood still meanwhile gives none."""
+    turn, these = committed(commit, begun=commit - 0.01), ladder()
+    assert these.acknowledge_at(turn, 1) == pytest.approx(commit)
+    assert len(these.acknowledge(turn, 1, commit + 0.002, user_sounds=False)) == 2
+    other, those = committed(commit, begun=commit - 0.01), ladder()
+    assert those.acknowledge(other, 1, commit + 0.02, user_sounds=False) == []
+    assert those.acknowledge_at(other, 1) is None and rungs(other) == ()
+
+
 def test_a_user_who_may_have_gone_on_is_not_talked_over() -> None:
     """It is not made up for later."""
     turn, these = committed(begun=10.15), ladder()
@@ -191,7 +202,7 @@ def test_who_is_never_acknowledged(why: str) -> None:
 
 # --- in a talk
 
-MASKS = AcknowledgeSettings(sounds=(pcm(0.1),), one_in=1, lead_s=0.01)
+MASKS = AcknowledgeSettings(sounds=(pcm(0.1),), one_in=1)
 SLOW_REPLY = Outlook(reading_s=9.0)
 
 

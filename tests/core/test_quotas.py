@@ -14,7 +14,7 @@ def test_a_token_has_so_many_sessions_at_once() -> None:
     for _ in range(2):
         assert quotas.check("kiosk", HOUSE, 0.0) is None
         quotas.take("kiosk", HOUSE, 0.0)
-    assert quotas.check("kiosk", HOUSE, 0.0) == Exceeded("token-sessions", None)
+    assert quotas.check("kiosk", HOUSE, 0.0) == Exceeded("token-sessions", None, held=2)
     assert quotas.check("lobby", HOUSE, 0.0) is None
     quotas.give_back("kiosk", HOUSE, 5.0)
     assert quotas.check("kiosk", HOUSE, 5.0) is None
@@ -36,13 +36,13 @@ def test_a_quota_of_its_own_goes_before_that_of_all() -> None:
     for name, most in (("house", 2), ("kiosk", 1)):
         for _ in range(most):
             quotas.take(name, "", 0.0)
-        assert quotas.check(name, "", 0.0) == Exceeded("token-sessions", None)
+        assert quotas.check(name, "", 0.0) == Exceeded("token-sessions", None, held=most)
 
 
 def test_an_address_has_its_own_whatever_tokens_it_shows() -> None:
     quotas = Quotas(QuotaSettings(address=Quota(sessions=1)))
     quotas.take("one", HOUSE, 0.0)
-    assert quotas.check("two", HOUSE, 0.0) == Exceeded("address-sessions", None)
+    assert quotas.check("two", HOUSE, 0.0) == Exceeded("address-sessions", None, held=1)
     assert quotas.check("two", "198.51.100.8", 0.0) is None
     assert quotas.check("two", "", 0.0) is None  # many behind a proxy
 
@@ -59,7 +59,7 @@ def test_a_flood_of_addresses_is_forgotten_and_those_with_sessions_are_not() -> 
     for number in range(3 * MAX_KNOWN):
         assert quotas.check("", f"2001:db8::{number:x}", 0.0) is None
     assert len(quotas) <= MAX_KNOWN
-    assert quotas.check("", HOUSE, 0.0) == Exceeded("address-sessions", None)
+    assert quotas.check("", HOUSE, 0.0) == Exceeded("address-sessions", None, held=1)
 
 
 def test_without_quotas_nothing_is_kept() -> None:

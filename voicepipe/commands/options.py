@@ -53,16 +53,20 @@ def add_engines(parser: argparse.ArgumentParser) -> None:
         "--ledger",
         type=path_of,
         metavar="F.jsonl",
-        help="record every chunk and turn, a JSON object per line (no words)",
+        help="record every chunk and turn, a JSON object per line (no words; mode 0600)",
     )
     parser.add_argument(
-        "--trace", type=path_of, metavar="F.json", help="the same as a Chrome trace; open it in Perfetto"
+        "--trace",
+        type=path_of,
+        metavar="F.json",
+        help="the same as a Chrome trace (mode 0600); open it in Perfetto",
     )
     parser.add_argument(
         "--record",
         type=path_of,
         metavar="F.jsonl",
-        help="record what is decided and on what, for `voicepipe replay`; holds all WORDS that are said, no sound",
+        help="record what is decided and on what, for `voicepipe replay`; holds all WORDS that are said, no sound, "
+        "and only you can read it (mode 0600)",
     )
 
 

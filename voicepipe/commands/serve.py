@@ -89,7 +89,7 @@ def _api_listener(config: Config) -> ApiListener | None:
         ) from None
     limits = config.limits
     settings = ApiSettings(limits.max_text_tokens, limits.send_timeout_s)
-    return ApiListener(config.host, config.api_port, settings, max_connections=limits.max_connections)
+    return ApiListener(config.host, config.api_port, settings)
 
 
 async def serve_until_told(

@@ -47,7 +47,8 @@ def add_talk(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> a
         "talk",
         help="talk to a server from this terminal",
         description="From the microphone (needs the `mic` extra and a headset: a terminal cancels no echo) "
-        "or from recordings. A token, if the server wants one: VOICEPIPE_TOKEN.",
+        "or from recordings. A token, if the server wants one: VOICEPIPE_TOKEN (status 2 where it is missing or "
+        "wrong).",
     )
     parser.add_argument("--url", default=DEFAULT_URL, help=f"server (default {DEFAULT_URL})")
     add_clips(parser)

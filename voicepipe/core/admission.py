@@ -157,16 +157,25 @@ class Admission(Protocol):
 class SessionAdmission:
     """Leases under a policy.
 
-    With n sessions of mean length L running, the next is expected to end within L / n, whatever
-    their ages: session lengths are too uneven for ages to tell much. The mean starts at
-    `expected_session_s` and follows what is observed; a session shorter than a second was none.
+    When to come back. Where time alone has to pass, it is that time: until a rate allows the next one, or until
+    overload can be over. Where somebody has to leave first: with n sessions of mean length L running, one ends
+    every L / n, and those that wait in the room take the first ends; for a quota, n are the caller's own. L is
+    the time that sessions have run, those that still do included, over the number of them that have ended (the
+    likeliest mean of exponential lengths, of which some are seen before their end; the mean of those that have
+    ended would be that of the short ones). Both fade with each end. To begin with, it is as if one
+    session of `expected_session_s` had ended; one that is shorter than a second was none.
+
+    All of it is within RETRY_MIN_MS and RETRY_MAX_MS: to ask again costs a server less than to stand idle.
     """
 
     RETRY_MIN_MS = 1_000
-    RETRY_MAX_MS = 30_000
+    RETRY_MAX_MS = 24_000
+    """Half a minute, spread by a quarter."""
+    OVERLOAD_S = 5.0
+    """A level of overload is not left sooner (`core.overload`)."""
     LOOK_AGAIN_S = 0.25
     """While somebody waits: what has passed with time alone is noticed so soon."""
-    _WEIGHT = 0.1  # of a new observation: the mean forgets after some ten sessions
+    _KEPT = 0.9  # at each end: the mean forgets after some ten sessions
     _SHORTEST_S = 1.0
 
     def __init__(
@@ -176,7 +185,7 @@ class SessionAdmission:
         max_sessions: int | None = None,
         quotas: QuotaSettings | None = None,
         room: RoomSettings | None = None,
-        expected_session_s: float = 60.0,
+        expected_session_s: float = 20.0,
     ) -> None:
         if max_sessions is not None and max_sessions < 0:
             raise ValueError(f"max_sessions must not be negative, not {max_sessions}")
@@ -186,7 +195,8 @@ class SessionAdmission:
         self._limit = max_sessions
         self._quotas = Quotas(quotas or QuotaSettings())
         self._room: Room[SessionRequest] = Room(room or RoomSettings())
-        self._mean_s = expected_session_s
+        self._ran_s, self._ends = expected_session_s, 1.0
+        """Time that sessions have run, and how many have ended."""
         self._held: dict[int, tuple[SessionRequest, float]] = {}
         """Of each lease, the request and when it was granted."""
         self._granted = self._refused = self._tickets = 0
@@ -225,7 +235,9 @@ class SessionAdmission:
         self._quotas.give_back(request.token, request.address, now)
         length_s = now - granted_at
         if length_s >= self._SHORTEST_S:
-            self._mean_s += self._WEIGHT * (length_s - self._mean_s)
+            self._ran_s, self._ends = self._KEPT * self._ran_s, self._KEPT * (self._ends + 1.0)
+        else:
+            self._ran_s -= length_s
         return self._serve_room(now)
 
     def on_leave(self, ticket: int, now: float) -> list[RoomCommand]:
@@ -252,6 +264,7 @@ class SessionAdmission:
         return min((at for at in deadlines if at is not None), default=None)
 
     def on_timer(self, now: float) -> list[RoomCommand]:
+        self._count_time(now)
         if self._look_at is not None and now >= self._look_at:
             self._look_at = now + self.LOOK_AGAIN_S
         commands: list[RoomCommand] = []
@@ -280,7 +293,10 @@ class SessionAdmission:
 
     def _exceeded(self, request: SessionRequest, now: float) -> Denied | None:
         exceeded: Exceeded | None = self._quotas.check(request.token, request.address, now)
-        return None if exceeded is None else Denied(exceeded.reason, exceeded.retry_s)
+        if exceeded is None:
+            return None
+        own_s = self._mean_s / exceeded.held if exceeded.retry_s is None else exceeded.retry_s
+        return Denied(exceeded.reason, own_s)
 
     def _denied(self, request: SessionRequest, now: float) -> Denied | None:
         if self._limit is not None and len(self._held) >= self._limit:
@@ -288,8 +304,12 @@ class SessionAdmission:
         if not self._held:
             return None
         if self._sheds:
-            return Denied(Reason.OVERLOAD)
+            return Denied(Reason.OVERLOAD, self.OVERLOAD_S)
         return self._policy.check(request, self._requests, now)
+
+    @property
+    def _mean_s(self) -> float:
+        return self._ran_s / self._ends
 
     @property
     def _requests(self) -> Collection[SessionRequest]:
@@ -316,20 +336,22 @@ class SessionAdmission:
 
     def _retry_after_ms(self, retry_s: float | None) -> int:
         if retry_s is None:
-            active = len(self._held)
-            retry_s = self._mean_s / active if active else self.RETRY_MAX_MS / 1000
+            active, ends = len(self._held), len(self._room) + 1
+            retry_s = self._mean_s * ends / active if active else self.RETRY_MAX_MS / 1000
         return min(max(ceil(1000.0 * retry_s), self.RETRY_MIN_MS), self.RETRY_MAX_MS)
 
     def _count_time(self, now: float) -> None:
         if self._counted_to is not None and self._held:
-            self._policy.on_session_time(len(self._held) * max(0.0, now - self._counted_to))
+            passed_s = len(self._held) * max(0.0, now - self._counted_to)
+            self._ran_s += passed_s
+            self._policy.on_session_time(passed_s)
         self._counted_to = now
 
 
 class CountAdmission(SessionAdmission):
     """At most `max_sessions` at a time, and no other test; no limit where that is None."""
 
-    def __init__(self, max_sessions: int | None, *, expected_session_s: float = 60.0) -> None:
+    def __init__(self, max_sessions: int | None, *, expected_session_s: float = 20.0) -> None:
         policy = LimitPolicy("count", FixedLimit(max_sessions), Reason.CAPACITY)
         super().__init__(
             policy if max_sessions is not None else OpenPolicy(),

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isclose
 
+from voicepipe.core.acknowledge import LEAD_S
 from voicepipe.core.blame import SHARES, Chunk, background_s, blame, listened, share, split
 from voicepipe.core.events import (
     BlameKind,
@@ -210,6 +211,16 @@ class Ledger:
         return speech_end + self._budget_s - self._downlink_s
 
     @property
+    def masks_until(self) -> float | None:
+        """By when an acknowledgement must be handed to the socket to mask that the content is late: the deadline.
+        Where the commit is late itself, or so near to the deadline, it is the time that a sound takes to get there
+        from the commit on: before that nothing may be heard. None before speech end."""
+        deadline = self.deadline
+        if deadline is None or self._commit is None:
+            return deadline
+        return max(deadline, self._commit + LEAD_S)
+
+    @property
     def wasted_s(self) -> float:
         """Service that went into replies which were dropped."""
         return self._wasted_s
@@ -286,12 +297,12 @@ class Ledger:
         if felt_s is None and expects_reply:
             return Verdict.INTERRUPTED
         if felt_s is not None and felt_s > self._budget_s:
-            return Verdict.MASKED if self._acknowledged_in_time() else Verdict.MISSED
+            return Verdict.MASKED if self._is_masked() else Verdict.MISSED
         return Verdict.DEGRADED if self._rungs else Verdict.MET
 
-    def _acknowledged_in_time(self) -> bool:
-        deadline = self.deadline
-        return deadline is not None and self._acknowledged is not None and self._acknowledged <= deadline
+    def _is_masked(self) -> bool:
+        until = self.masks_until
+        return until is not None and self._acknowledged is not None and self._acknowledged <= until
 
     def _boundaries(self) -> list[tuple[Stage, float]]:
         """(stage, its end) along the critical path up to the first content at the socket, or to the end of the
@@ -334,9 +345,9 @@ class Ledger:
         return tuple(parts)
 
     def _speculation(self) -> Speculation:
-        reply, commit = self._reply, self._commit
-        hit = reply is not None and reply.speculative and commit is not None
+        reply, speech_end = self._reply, self._speech_end
+        hit = reply is not None and reply.speculative and self._commit is not None
         saved_s = 0.0
-        if hit and commit is not None:
-            saved_s = sum(max(0.0, min(commit, t.finished) - t.started) for t in self._reply_timings())
+        if hit and speech_end is not None:
+            saved_s = sum(max(0.0, min(speech_end, t.finished) - t.started) for t in self._reply_timings())
         return Speculation(hit, self._attempts, saved_s, self._wasted_s)

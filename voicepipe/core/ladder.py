@@ -1,9 +1,9 @@
 """What is given up for a turn that will be late, and by whom: the rungs that lie around its reply.
 
 The first rung, a shorter first clause, is the reply's own (`core.reply`). Here are the others: no second pass over
-what was said, a smaller model, an acknowledgement at the deadline. Each is taken only where the turn is expected to
-be late, and noted in its ledger when it is taken; the settings switch each of them off. Below them is the refusal:
-where the deadline is enforced, a turn that has come to it with nothing is not answered.
+what was said, a smaller model, an acknowledgement at the deadline, or at a later commit. Each is taken only where
+the turn is expected to be late, and noted in its ledger when it is taken; the settings switch each of them off.
+Below them is the refusal: where the deadline is enforced, a turn that has come to it with nothing is not answered.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ class Ladder:
             return None
         if reply.playout.has_content or reply.made:
             return None
-        return self._acknowledger.due_at(turn.number, epoch, turn.ledger.deadline)
+        return self._acknowledger.due_at(turn.number, epoch, turn.ledger.masks_until)
 
     def acknowledge(self, turn: Turn, epoch: int, now: float, *, user_sounds: bool) -> list[TurnCommand]:
         """What is due at `acknowledge_at`. `user_sounds`: the user may have gone on, and is not talked over."""
-        at, reply, deadline = self.acknowledge_at(turn, epoch), turn.reply, turn.ledger.deadline
+        at, reply, until = self.acknowledge_at(turn, epoch), turn.reply, turn.ledger.masks_until
         if at is None or now < at:
             return []
-        assert reply is not None and deadline is not None
+        assert reply is not None and until is not None
         expected_s = 0.0 if user_sounds else content_in_s(turn, now)
-        sound = self._acknowledger.decide(turn.number, epoch, deadline, expected_s, now)
+        sound = self._acknowledger.decide(turn.number, epoch, until, expected_s, now)
         if sound is None:
             return []
         turn.ledger.on_rung(Rung.ACKNOWLEDGE)

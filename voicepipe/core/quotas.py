@@ -46,7 +46,9 @@ class Exceeded:
     reason: str
     """"token-sessions", "token-rate", "address-sessions" or "address-rate"."""
     retry_s: float | None
-    """Until there is a place again; None where that is up to somebody's leaving."""
+    """Until there is a place again; None where one of the caller's own sessions has to end."""
+    held: int = 0
+    """Of that quota, sessions and places in the waiting room that are taken; 0 where time alone has to pass."""
 
 
 @dataclass(slots=True)
@@ -57,7 +59,7 @@ class _Account:
 
     def exceeded(self, now: float, whose: str) -> Exceeded | None:
         if self.quota.sessions is not None and self.held >= self.quota.sessions:
-            return Exceeded(f"{whose}-sessions", None)
+            return Exceeded(f"{whose}-sessions", None, self.held)
         wait_s = 0.0 if self.bucket is None else self.bucket.wait_s(now)
         return Exceeded(f"{whose}-rate", wait_s) if wait_s else None
 

@@ -299,9 +299,12 @@ class Stages(Struct, frozen=True):
 
 class Speculation(Struct, frozen=True):
     hit: bool
+    """The reply had been begun before the commit."""
     attempts: int
     saved_ms: float
+    """Service for that reply before the speech end."""
     wasted_ms: float
+    """Service for replies that were dropped."""
 
 
 class Blame(Struct, frozen=True):

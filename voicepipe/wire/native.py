@@ -111,6 +111,7 @@ __all__ = [
     "TurnTaking",
     "Verdict",
     "Waiting",
+    "check_size",
     "decode_client",
     "decode_server",
     "encode_client",
@@ -119,6 +120,8 @@ __all__ = [
 ]
 
 MAX_TEXT_BYTES: Final = 64 * 1024
+"""A frame beyond its limit ends the session: `error` with the code "too_large" and the limit, then close 1009. Its
+`field` is "text frame" or "binary frame", and "frame" where it was so large that nothing of it was read."""
 MAX_BINARY_BYTES: Final = 64 * 1024
 """Header included: 2 s of PCM16 mono at 16 kHz."""
 
@@ -156,6 +159,15 @@ def encode_server(message: ServerMessage | AudioFrame) -> str | bytes:
     return _encode(message)
 
 
+def check_size(data: str | bytes) -> None:
+    """What a frame may carry, either way. Raises TooLarge, which names the limit, and BadJson for a text that is no
+    UTF-8."""
+    if isinstance(data, str):
+        _checked_bytes(data)
+    elif len(data) > MAX_BINARY_BYTES:
+        raise TooLarge(f"a binary frame may have {MAX_BINARY_BYTES} bytes, not {len(data)}", field="binary frame")
+
+
 # --- the request ---------------------------------------------------------------------------------
 
 _BUDGET: Final = re.compile(r"[0-9]{1,5}(\.[0-9]{1,6})?", re.ASCII)
@@ -173,8 +185,7 @@ def parse_budget_ms(text: str) -> float:
 
 
 def _decode_frame(data: bytes) -> AudioFrame:
-    if len(data) > MAX_BINARY_BYTES:
-        raise TooLarge(f"a binary frame may have {MAX_BINARY_BYTES} bytes, not {len(data)}", field="binary frame")
+    check_size(data)
     if len(data) < HEADER_BYTES:
         raise BadFrame(f"a binary frame starts with {HEADER_BYTES} bytes of header, not {len(data)}")
     epoch, offset_samples = _HEADER.unpack_from(data)

@@ -30,13 +30,16 @@ from voicepipe_client.opening import (
     DEFAULT_TIMEOUTS,
     Timeouts,
     check_token,
+    forbidden,
     open_connection,
+    unauthorized,
     voice_url,
 )
 
 Event = ServerMessage | AudioFrame
 
 _TRY_AGAIN_LATER: Final = 1013
+_TOO_LARGE: Final = 1009
 _MAX_PCM_BYTES: Final = (native.MAX_BINARY_BYTES - native.HEADER_BYTES) // 4 * 4
 """Whole samples of two channels."""
 
@@ -84,9 +87,9 @@ async def connect(
     `url` is ws(s):// or http(s)://; without a path it is /v1/voice. `rate` in Hz and `channels` are
     those of the audio that will be sent. `on_waiting` is told the place in the waiting room.
 
-    Raises UsageError (an argument), Refused (no capacity; when to come back), ServerUnreachable,
-    ConnectionLost, or the ClientError that the server names. Leaving the block closes the
-    connection, in `timeouts.close_s` at most, on every path.
+    Raises UsageError (an argument), Unauthorized (no token, or a wrong one), Forbidden, Refused (no
+    capacity; when to come back), ServerUnreachable, ConnectionLost, or the ClientError that the server
+    names. Leaving the block closes the connection, in `timeouts.close_s` at most, on every path.
     """
     start = _checked(
         native.SessionStart(audio=native.AudioFormat(rate, channels), protocol=native.PROTOCOL, **options)
@@ -95,7 +98,7 @@ async def connect(
     connection = await open_connection(voice_url(url, budget_ms, route), token, timeouts)
     try:
         session = Session(connection, start, timeouts)
-        await session._begin(on_waiting)
+        await session._begin(on_waiting, token)
         yield session
     finally:
         await connection.close()
@@ -119,6 +122,8 @@ class Session:
         self._stale_frames = 0
         self._unknown_messages = 0
         self._ended = False
+        self._too_large: native.Error | None = None
+        """What the server said before it closed for that reason."""
         self._frame_bytes = 2 * start.audio.channels
 
     # --- receiving
@@ -129,8 +134,9 @@ class Session:
     async def __anext__(self) -> Event:
         """The next message, or the next reply audio that may still be played.
 
-        The iteration ends when the server closes in good order (1000). Raises ConnectionLost, and
-        a ClientError for what is not the native dialect.
+        The iteration ends when the server closes in good order (1000). Raises ConnectionLost, TooLarge
+        where the server closed because of a frame beyond its limit (1009), and a ClientError for what is
+        not the native dialect.
         """
         while True:
             event = await self._receive()
@@ -187,12 +193,15 @@ class Session:
         self._ended = True
 
     async def send(self, message: native.ClientMessage | AudioFrame) -> None:
-        """Any message of the dialect. Raises ConnectionLost."""
+        """Any message of the dialect. Raises TooLarge for one beyond the dialect's limit, which is not sent and
+        leaves the session as it was, and ConnectionLost."""
+        data = native.encode_client(message)
+        native.check_size(data)
         try:
             async with asyncio.timeout(self._timeouts.send_s):
-                await self._connection.send(native.encode_client(message))
+                await self._connection.send(data)
         except ConnectionClosed as closed:
-            raise _lost(closed) from None
+            raise self._why(closed) from None
         except TimeoutError:
             raise errors.ConnectionLost(
                 f"connection lost: the server has read nothing for {self._timeouts.send_s:g} s"
@@ -200,8 +209,8 @@ class Session:
 
     # --- inside
 
-    async def _begin(self, on_waiting: Callable[[int], None] | None) -> None:
-        with contextlib.suppress(errors.ConnectionLost):
+    async def _begin(self, on_waiting: Callable[[int], None] | None, token: str | None) -> None:
+        with contextlib.suppress(errors.ConnectionLost, errors.TooLarge):
             # A server that refuses at once may have closed already; what it said is still unread.
             await self.send(self._start)
         while True:
@@ -224,8 +233,8 @@ class Session:
                     return
                 case native.Waiting(position=position) if on_waiting is not None:
                     on_waiting(position)
-                case native.Refused(reason=reason, retry_after_ms=retry_after_ms):
-                    raise errors.Refused(reason, retry_after_ms)
+                case native.Refused():
+                    raise _as_refusal(event, token)
                 case native.Error():
                     raise _as_error(event)
                 case None:
@@ -237,14 +246,31 @@ class Session:
         """The next event, None after a close in good order."""
         while True:
             try:
-                data = await self._connection.recv()
-                return native.decode_server(data)
+                event = native.decode_server(await self._connection.recv())
+                if isinstance(event, native.Error) and event.code == errors.TooLarge.code:
+                    self._too_large = event
+                return event
             except errors.UnknownType:
                 self._unknown_messages += 1
             except ConnectionClosed as closed:
                 if self._ended or (closed.rcvd is not None and closed.rcvd.code == 1000):
                     return None
-                raise _lost(closed) from None
+                raise self._why(closed) from None
+
+    def _why(self, closed: ConnectionClosed) -> errors.VoicepipeError:
+        """The error that the end of the connection stands for; whoever closed first says why."""
+        if closed.sent is not None and not closed.rcvd_then_sent and closed.sent.code == _TOO_LARGE:
+            return errors.TooLarge(f"the server sent too much at once: {closed.sent.reason}", field="frame")
+        if closed.rcvd is not None and closed.rcvd.code == _TOO_LARGE:
+            if self._too_large is not None:
+                return _as_error(self._too_large)
+            reason = f" ({closed.rcvd.reason})" if closed.rcvd.reason else ""
+            return errors.TooLarge(
+                f"the server closed: a frame was too large{reason}; a binary frame may have "
+                f"{native.MAX_BINARY_BYTES} bytes, a text frame {native.MAX_TEXT_BYTES}",
+                field="frame",
+            )
+        return _lost(closed)
 
 
 def _checked(start: native.SessionStart) -> native.SessionStart:
@@ -271,6 +297,15 @@ def _lost(closed: ConnectionClosed) -> errors.ConnectionLost:
 _BY_CODE: Final[dict[str, type[errors.ClientError]]] = {
     cls.code: cls for cls in errors.ClientError.__subclasses__()
 }
+
+
+def _as_refusal(refused: native.Refused, token: str | None) -> errors.VoicepipeError:
+    """A page's script is told of these two by a message, because it can read no HTTP status."""
+    if refused.reason == "unauthorized":
+        return unauthorized("the server refuses", token)
+    if refused.reason == "origin_not_allowed":
+        return forbidden("the server refuses", "pages of this Origin may not connect")
+    return errors.Refused(refused.reason, refused.retry_after_ms)
 
 
 def _as_error(error: native.Error) -> errors.VoicepipeError:

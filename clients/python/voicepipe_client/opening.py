@@ -103,7 +103,7 @@ async def open_connection(url: str, token: str | None, timeouts: Timeouts) -> Cl
             max_queue=RECEIVE_QUEUE_FRAMES,
         )
     except InvalidStatus as error:
-        raise _not_upgraded(shown, error.response) from None
+        raise _not_upgraded(shown, error.response, token) from None
     except TimeoutError:
         raise errors.ServerUnreachable(
             f"{shown}: no answer within {timeouts.open_s:g} s; is the address right?"
@@ -156,15 +156,17 @@ def _complaint(response: Response) -> _Complaint | None:
     return _Complaint(text[:_REASON_CHARS], said.field)
 
 
-def _not_upgraded(url: str, response: Response) -> errors.VoicepipeError:
+def _not_upgraded(url: str, response: Response, token: str | None) -> errors.VoicepipeError:
     """`url` is fit to be shown. A request that the server cannot accept is wrong usage: exit status 2."""
     status = response.status_code
     complaint = _complaint(response)
     if status in (429, 503):
         return _refused(response)
-    if status in (401, 403):
-        what = "the token is missing or not accepted; set VOICEPIPE_TOKEN"
-    elif status == 404:
+    if status == 401:
+        return unauthorized(f"{url}: HTTP 401", token)
+    if status == 403:
+        return forbidden(f"{url}: HTTP 403", None if complaint is None else complaint.message)
+    if status == 404:
         what = f"no voice endpoint there; it is {PATH}"
     elif complaint is not None:
         what = complaint.message
@@ -176,6 +178,17 @@ def _not_upgraded(url: str, response: Response) -> errors.VoicepipeError:
         field = None if complaint is None else complaint.field
         return errors.UsageError(f"{url}: HTTP {status}: {what}", field=field)
     return errors.ServerUnreachable(f"{url}: HTTP {status}: {what}")
+
+
+def unauthorized(where: str, token: str | None) -> errors.Unauthorized:
+    """What was shown, if anything, is not told."""
+    what = "the token is not accepted" if token else "a token is needed, and none was given"
+    return errors.Unauthorized(f"{where}: {what}; set VOICEPIPE_TOKEN, or connect(token=...)", field="token")
+
+
+def forbidden(where: str, why: str | None) -> errors.Forbidden:
+    what = why or "this server, or a proxy before it, lets no such client in"
+    return errors.Forbidden(f"{where}: {what}; a token does not change that")
 
 
 def _refused(response: Response) -> errors.Refused:

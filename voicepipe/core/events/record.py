@@ -44,13 +44,14 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """What was done ahead of the commit."""
+    """What was done ahead: a reply may be begun before the commit, and before the speech has ended."""
 
     hit: bool = False
     """The reply that was released had been started before the commit."""
     attempts: int = 0
     saved_s: float = 0.0
-    """Work on the released reply that ran before the commit."""
+    """Service for the released reply before the speech end: of a chunk that ran across it, the part before. What
+    came after it is on the turn's path, or was done within the endpoint's patience."""
     wasted_s: float = 0.0
     """Service spent on replies that were dropped."""
 
