@@ -1,7 +1,7 @@
 """Were the bounds kept in a real run? Reads a file that `--ledger` has written, and runs nothing.
 
-Per key (kind, variant, model, lane), and again per stage and model, over the chunks that carry a bound and were
-done in full: "coverage": share of chunks within their bound; wanted are 99 %. "bound": bound / actual at the median,
+Per key (kind, variant, model, lane), and per stage and model, over the chunks that carry a bound and were done
+in full: "coverage": share of chunks within their bound; wanted are 99 %. "bound": bound / actual at the median,
 the price of the coverage. "cut": chunks that were cut off, which say nothing of their size; "over": those of them
 that had exceeded their bound by then, which count as not kept. "unpriced": chunks without a bound. Reading ahead
 (warm) counts as the model's prefill, as in the cost model. Of the turns, "finish_error_ms": when the first content
