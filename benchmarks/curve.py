@@ -10,7 +10,7 @@ from pathlib import Path
 
 WIDTH, HEIGHT = 720, 440
 LEFT, RIGHT, TOP, BOTTOM = 64, 20, 44, 52
-COLOURS = ("#777777", "#1f6fb2", "#c0392b", "#2e8b57", "#8e44ad")
+COLOURS = ("#777777", "#1f6fb2", "#c0392b", "#2e8b57", "#8e44ad", "#d68910", "#17a2a2")
 TICKS = 6
 
 

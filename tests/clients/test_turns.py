@@ -307,6 +307,17 @@ def test_an_open_turn_is_waited_for_within_a_bound() -> None:
     assert scene.turns.settled(21.2)
 
 
+def test_a_long_recording_in_which_nothing_new_is_heard_is_waited_for_from_its_end() -> None:
+    """The server says a word once, and then hears the same for half a minute."""
+    scene = Scene()
+    scene.say(1.0)
+    scene.hear(1.1, SpeechStarted(turn=1))
+    scene.say(31.0)
+    scene.hush(31.02)
+    assert not scene.turns.settled(31.1)
+    assert scene.turns.settled(51.0)
+
+
 def test_a_late_word_about_an_ended_turn_opens_nothing() -> None:
     scene = Scene()
     question(scene)

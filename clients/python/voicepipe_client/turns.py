@@ -34,8 +34,8 @@ Event = ServerMessage | AudioFrame
 SILENCE_S = 3.0
 """Silence, or speech of which something was heard, is not waited for any longer without a turn."""
 GIVE_UP_S = 20.0
-"""Without a word from the server for this long, neither an open turn is waited for nor a sign that audible
-speech was heard: a server under load may be far behind the sound."""
+"""Without a sound of the recording or a word from the server for this long, neither an open turn is waited for nor
+a sign that audible speech was heard: a server under load may be far behind the sound."""
 DECIDABLE_FRAMES = 2
 """Frames of 20 ms that must be silent before anybody can hear that speech has ended: a VAD's window is 32 ms.
 A commit that arrives sooner was decided in an earlier pause."""
@@ -181,7 +181,7 @@ class Turns:
         if self._playing_clip or not self._player.is_silent(now):
             return False
         if self._open:
-            return now - self._last_event_at >= GIVE_UP_S
+            return now - max(self._last_event_at, self._last_sound_at) >= GIVE_UP_S
         return self._answered or now - self._last_sound_at >= (GIVE_UP_S if self._unheard else SILENCE_S)
 
     @property
