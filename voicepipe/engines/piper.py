@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
 from numpy.typing import NDArray
 from piper.config import PiperConfig
@@ -26,6 +25,7 @@ from piper.voice import PiperVoice
 
 from voicepipe.engines import vits_graph
 from voicepipe.engines.base import Context, Placement, Samples, StepSize, TtsStep
+from voicepipe.engines.onnx_session import Session, cpu_session
 from voicepipe.engines.silence import SilenceGate
 from voicepipe.engines.spoken import speakable
 from voicepipe.errors import ConfigError, ModelCorrupt, ModelMissing
@@ -105,9 +105,13 @@ class PiperTts:
             cut = vits_graph.cut(model)
         except vits_graph.CannotCut as error:
             self.whole_because = str(error)
-            self._graph = _WholeGraph(_session(model, threads))
+            self._graph = _WholeGraph(cpu_session(model.SerializeToString(), threads))
         else:
-            self._graph = _CutGraph(_session(cut.front, threads), _session(cut.decoder, threads), cut)
+            self._graph = _CutGraph(
+                cpu_session(cut.front.SerializeToString(), threads),
+                cpu_session(cut.decoder.SerializeToString(), threads),
+                cut,
+            )
         self._voice = PiperVoice(session=self._graph.front, config=config)
 
     def synthesize(self, text: str, ctx: Context, *, first: bool) -> PiperSynthesis:
@@ -202,8 +206,8 @@ class _CutGraph:
 
     def __init__(
         self,
-        front: onnxruntime.InferenceSession,
-        decoder: onnxruntime.InferenceSession,
+        front: Session,
+        decoder: Session,
         cut: vits_graph.Cut,
     ) -> None:
         self.front = front
@@ -236,7 +240,7 @@ class _WholeGraph:
     reach_frames = 0
     hop_samples = 0
 
-    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+    def __init__(self, session: Session) -> None:
         self.front = session
 
     def read(self, feed: Feed) -> Feed:
@@ -275,20 +279,6 @@ def split_phonemes(phonemes: Sequence[str], most: int) -> list[list[str]]:
         parts.append(rest[:end])
         rest = rest[end:]
     return [*parts, rest] if rest else parts
-
-
-def _session(model: vits_graph.Model, threads: int) -> onnxruntime.InferenceSession:
-    """Threads do not spin while they wait.
-
-    Spinning gains a tenth in the front end (28 and 25 ms), and then costs the decoder three times its
-    time, as the front end's threads are still spinning (13 and 43 ms). Beside one other busy thread
-    it was 38 + 23 ms without and 58 + 44 ms with. Medians of 12, two threads on two cores.
-    """
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def _load_config(model_path: Path) -> PiperConfig:

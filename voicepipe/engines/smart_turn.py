@@ -14,12 +14,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
-from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from voicepipe.engines.base import Context, Placement, Samples
 from voicepipe.engines.features import HOP_SAMPLES, SAMPLE_RATE_HZ, LogMel
+from voicepipe.engines.onnx_session import ERRORS, Session, cpu_session
 from voicepipe.engines.windowed import QUIET_RMS, loudest_rms
 from voicepipe.errors import EngineError, ModelCorrupt, ModelError, ModelMissing
 
@@ -37,16 +36,6 @@ _VARIANCE_FLOOR = 1e-7
 """Added to the variance, as in training: silence is not divided by zero."""
 _EDGE_SAMPLES = 200
 """Half a window of the spectrum: the last frames of the training features saw the audio mirrored there."""
-_LOAD_ERRORS: tuple[type[Exception], ...] = (
-    ort_errors.Fail,
-    ort_errors.InvalidArgument,
-    ort_errors.InvalidGraph,
-    ort_errors.InvalidProtobuf,
-    ort_errors.NotImplemented,
-    ort_errors.RuntimeException,
-)
-"""ONNX Runtime's exceptions have no base of their own."""
-_RUN_ERRORS = _LOAD_ERRORS
 
 Features = NDArray[np.float32]
 
@@ -72,7 +61,7 @@ class SmartTurn:
             return 0.0
         try:
             (scores,) = self._session.run(None, {_INPUT: self.features(heard)[np.newaxis]})
-        except _RUN_ERRORS as error:
+        except ERRORS as error:
             raise EngineError(f"the turn model failed: {error}") from error
         score = float(scores[0, 0])
         if not 0.0 <= score <= 1.0:  # a NaN is in no range either
@@ -88,17 +77,12 @@ class SmartTurn:
         return self._log_mel(np.pad(level, (0, _EDGE_SAMPLES), mode="reflect"), _FRAMES)
 
 
-def _load(path: Path, threads: int) -> onnxruntime.InferenceSession:
-    """Threads do not spin while they wait: they would slow down whatever runs beside them."""
+def _load(path: Path, threads: int) -> Session:
     if not path.is_file():
         raise ModelMissing(f"the turn model {path} is not there")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except _LOAD_ERRORS as error:
+        session = cpu_session(str(path), threads)
+    except ERRORS as error:
         raise ModelCorrupt(f"{path} is not an ONNX model that can be run: {error}") from error
     takes = {node.name: node.shape[1:] for node in session.get_inputs()}
     gives = [node.shape[1:] for node in session.get_outputs()]

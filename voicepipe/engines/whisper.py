@@ -8,31 +8,37 @@ training. So the encoder's states of pure silence are computed once, when the mo
 window's states are filled up with them to the full 1,500 before decoding: the cost of a short encode with the
 behaviour of the long one (`benchmarks/asr_windows.py` holds both against each other).
 
-Decoding takes about 4 ms per token whether the token is forced or free (CTranslate2 replays the text of a
-prompt token by token), so a forced prefix saves nothing and is not used; neither is text of earlier windows.
-Whether a whole hypothesis still holds on longer audio, on the other hand, is told by one pass over all of its
-tokens (the aligner's), for a fifth of the cost of a decode.
+CTranslate2 encodes and aligns. On a CPU it does not decode: it takes 4 ms for a token, a given one like a free one;
+our own steps take half of that, and check a whole earlier hypothesis at once (`whisper_decoder`). No text of
+earlier windows is a prompt.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 from pathlib import Path
 
 import ctranslate2
 import numpy as np
-from faster_whisper import WhisperModel
+from faster_whisper import WhisperModel, download_model
 from numpy.typing import NDArray
 
 from voicepipe.engines.base import Placement, Samples
+from voicepipe.engines.ct2_model import CannotRead, read_model
 from voicepipe.engines.features import FRAMES_PER_S, MAX_FRAMES, SAMPLE_RATE_HZ, LogMel
 from voicepipe.engines.hypothesis import Evidence, judge, split_words, word_ends
 from voicepipe.engines.utterance import TimedWord
+from voicepipe.engines.whisper_decoder import Ct2Decoder, Decoder, DraftDecoder, States, filled_up
+from voicepipe.engines.whisper_graph import Suppressed
 from voicepipe.engines.windowed import Heard, WindowedStream
 from voicepipe.errors import ConfigError, EngineError, ModelError, ModelMissing
+
+log = logging.getLogger(__name__)
 
 BUCKET_FRAMES = 50
 """Windows are padded up to a multiple of this: half a second."""
@@ -41,16 +47,9 @@ TOKENS_EXTRA = 8
 """The token cap: fast speech has about five tokens a second."""
 LANGUAGE_SPEECH_S = 1.0
 LANGUAGE_PROBABILITY = 0.7
-PLAUSIBLE = 0.4
-"""A token more probable than 0.5 is the one that a greedy decode takes; a little below it are commas that might be
-full stops. On 32 phrases, cut 60 to 400 ms short, 81 % of the texts that were right are found so, and words that
-the model itself is in two minds about (lie, live) are all that is let through."""
 SILENCE_LEVEL = -0.6
 """Normalised log-mel of digital silence behind ordinary speech: the median over 69 phrases. Not critical;
 -1.0 to -0.3 do alike."""
-
-States = NDArray[np.float32]
-"""Encoder output, shape (1, positions, width), one position per 20 ms."""
 
 
 class WhisperAsr:
@@ -76,7 +75,8 @@ class WhisperAsr:
         if isinstance(model_path, Path) and not (model_path / "model.bin").is_file():
             raise ModelMissing(f"no Whisper model in {model_path}: model.bin is not there")
         try:
-            loaded = WhisperModel(str(model_path), device=device, compute_type=compute_type, cpu_threads=threads)
+            path = model_path if isinstance(model_path, Path) else Path(download_model(model_path))
+            loaded = WhisperModel(str(path), device=device, compute_type=compute_type, cpu_threads=threads)
         except (ValueError, RuntimeError, OSError) as error:
             raise ModelError(f"cannot load the Whisper model {model_path}: {error}") from error
         self._model = loaded.model
@@ -87,6 +87,10 @@ class WhisperAsr:
         self._end_of_text = self._token("<|endoftext|>")
         self._language = self._fixed_language(language)
         self._silence = self._encode(np.full((self._log_mel.n_mels, MAX_FRAMES), SILENCE_LEVEL, dtype=np.float32))
+        own_steps = device == "cpu" and compute_type.startswith("int8")
+        self._decoder = (self._own_steps(path, threads) if own_steps else None) or Ct2Decoder(
+            self._model, self._silence
+        )
         self._guards: Counter[str] = Counter()
         self._guards_lock = threading.Lock()
 
@@ -104,32 +108,30 @@ class WhisperAsr:
             self._guards[guard] += 1
 
     def encode(self, audio: Samples, tail_s: float) -> States:
-        """Of at most 30 s of audio and its tail, filled up with the states of silence. Those alone for audio that
-        is not finite. Raises EngineError."""
+        """Of at most 30 s of audio and its tail. None at all for audio that is not finite. Raises EngineError."""
         frames = ceil((len(audio) / SAMPLE_RATE_HZ + tail_s) * FRAMES_PER_S / BUCKET_FRAMES)
         features = self._log_mel(audio, min(frames * BUCKET_FRAMES, MAX_FRAMES))
         if not np.isfinite(features).all():
-            return self._silence
-        short = self._encode(features)
-        return np.concatenate((short, self._silence[:, short.shape[1] :]), axis=1)
+            return self._silence[:, :0]
+        return self._encode(features)
 
     def hear(
-        self, audio: Samples, states: States, *, speech_s: float, tail_s: float, language: str | None
+        self, audio: Samples, states: States, *, speech_s: float, language: str | None, draft: Sequence[int] = ()
     ) -> Heard[States]:
         """Decode greedily and without timestamps. Raises EngineError."""
-        view = ctranslate2.StorageView.from_array(states)
-        spoken, settled = self._spoken_language(view, language, speech_s)
+        spoken, settled = self._spoken_language(states, language, speech_s)
         prompt = self._prompt(spoken)
         cap = TOKENS_EXTRA + ceil(TOKENS_PER_S * len(audio) / SAMPLE_RATE_HZ)
-        ids, logprob, no_speech = self._generate(view, prompt, cap)
+        decoded = self._decoder.decode(states, prompt, draft, cap)
+        ids = decoded.ids
         text_ids = tuple(token for token in ids if token < self._end_of_text)
         evidence = Evidence(
             text=self._tokenizer.decode(text_ids),
             tokens=len(ids),
             token_cap=cap,
             speech_s=speech_s,
-            avg_logprob=logprob,
-            no_speech=no_speech,
+            avg_logprob=decoded.logprob,
+            no_speech=decoded.no_speech,
         )
         return Heard(
             judgement=judge(evidence),
@@ -145,22 +147,14 @@ class WhisperAsr:
         Costs about as much as two tokens. Raises EngineError."""
         audio_s = len(audio) / SAMPLE_RATE_HZ
         starts: dict[int, float] = {}
-        for token, position in self._align(heard, heard.states, audio_s).alignments:
+        for token, position in self._align(heard, audio_s).alignments:
             starts.setdefault(token, 2 * position / FRAMES_PER_S)
         return self._ends(list(heard.token_ids), starts, audio_s)
 
-    def still_holds(self, heard: Heard[States], states: States) -> bool:
-        """Every token of the hypothesis, its closing mark included, is what a decode of these states would say.
-        Raises EngineError."""
-        alignment = self._align(heard, states, audio_s=0.0)  # the words' times are not asked for
-        return min(alignment.text_token_probs, default=0.0) > PLAUSIBLE
-
-    def _align(
-        self, heard: Heard[States], states: States, audio_s: float
-    ) -> ctranslate2.models.WhisperAlignmentResult:
+    def _align(self, heard: Heard[States], audio_s: float) -> ctranslate2.models.WhisperAlignmentResult:
         try:
             return self._model.align(
-                ctranslate2.StorageView.from_array(states),
+                self._whole(heard.states),
                 list(heard.prompt[:-1]),  # align adds <|notimestamps|> itself
                 [list(heard.token_ids)],
                 2 * max(1, ceil(audio_s * FRAMES_PER_S / 2)),
@@ -180,31 +174,14 @@ class WhisperAsr:
             words.append(TimedWord(word, starts.get(token + 1, audio_s)))
         return words
 
-    def _generate(
-        self, view: ctranslate2.StorageView, prompt: list[int], cap: int
-    ) -> tuple[list[int], float, float]:
-        """Token ids, their mean log probability, and the probability of no speech."""
-        try:
-            result = self._model.generate(
-                view,
-                [prompt],
-                beam_size=1,
-                # CTranslate2 allows min(max_length // 2, max_length - prompt) new tokens.
-                max_length=max(2 * cap, cap + len(prompt)),
-                return_scores=True,
-                return_no_speech_prob=True,
-            )[0]
-        except RuntimeError as error:
-            raise EngineError(f"decoding failed: {error}") from error
-        return result.sequences_ids[0], result.scores[0], result.no_speech_prob
+    def _whole(self, states: States) -> ctranslate2.StorageView:
+        return ctranslate2.StorageView.from_array(filled_up(states, self._silence))
 
-    def _spoken_language(
-        self, view: ctranslate2.StorageView, language: str | None, speech_s: float
-    ) -> tuple[str | None, bool]:
+    def _spoken_language(self, states: States, language: str | None, speech_s: float) -> tuple[str | None, bool]:
         """The language token to decode with, and whether it is settled for the rest of the session."""
         if language is not None or not self._model.is_multilingual:
             return language, True
-        token, probability = self._model.detect_language(view)[0][0]
+        token, probability = self._model.detect_language(self._whole(states))[0][0]
         return token, speech_s >= LANGUAGE_SPEECH_S and probability > LANGUAGE_PROBABILITY
 
     def _encode(self, features: NDArray[np.float32]) -> States:
@@ -213,6 +190,27 @@ class WhisperAsr:
             return np.array(self._model.encode(view, to_cpu=self._to_cpu))
         except RuntimeError as error:
             raise EngineError(f"encoding failed: {error}") from error
+
+    def _own_steps(self, path: Path, threads: int) -> Decoder | None:
+        """None where the model is not one that we understand."""
+        try:
+            config = json.loads((path / "config.json").read_text("utf-8"))
+            return DraftDecoder(
+                read_model(path / "model.bin"),
+                self._silence,
+                suppressed=Suppressed(config["suppress_ids"], config["suppress_ids_begin"]),
+                no_speech=self._no_speech(),
+                end_of_text=self._end_of_text,
+                threads=threads,
+            )
+        except (CannotRead, KeyError) as error:
+            log.info("CTranslate2 decodes %s: %s", path.name, error)
+            return None
+
+    def _no_speech(self) -> int:
+        """<|nospeech|>, as it was called at first."""
+        old = self._tokenizer.token_to_id("<|nocaptions|>") is not None
+        return self._token("<|nocaptions|>" if old else "<|nospeech|>")
 
     def _prompt(self, language: str | None) -> list[int]:
         task = [self._token(language), self._token("<|transcribe|>")] if language else []
