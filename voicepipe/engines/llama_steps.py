@@ -1,0 +1,123 @@
+"""Steps of a Llama on ONNX Runtime: what llama.cpp's context is to `llamacpp`, and faster on a CPU.
+
+A sequence has arrays of its own for what is remembered, and a step writes into them; memory that was never written
+costs nothing. To forget the end of a sequence is to write over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from voicepipe.engines.llama_graph import read_llama, step_graph
+from voicepipe.engines.onnx_session import ERRORS, cpu_session, in_place
+from voicepipe.engines.texts import Row
+from voicepipe.errors import EngineError
+
+Logits = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """How to choose among the likely tokens; the same names and order as llama.cpp's samplers."""
+
+    temperature: float
+    seed: int
+    top_k: int
+    """0 cuts off nothing."""
+    top_p: float
+
+
+class Sampler:
+    """Of one reply. Temperature 0 takes the likeliest."""
+
+    def __init__(self, chance: Chance) -> None:
+        self.greedy = chance.temperature == 0.0
+        self._chance = chance
+        self._random = np.random.default_rng(chance.seed)
+
+    def pick(self, logits: Logits) -> int:
+        """Of one row of logits."""
+        chance = self._chance
+        kept = np.argsort(-logits, kind="stable")[: chance.top_k or None]
+        shares = _softmax(logits[kept].astype(np.float64))
+        enough = int(np.searchsorted(np.cumsum(shares), chance.top_p)) + 1
+        kept = kept[:enough]
+        shares = _softmax(logits[kept].astype(np.float64) / chance.temperature)
+        return int(kept[np.searchsorted(np.cumsum(shares), self._random.random() * shares.sum(), side="right")])
+
+
+class LlamaSteps:
+    """Evaluates tokens of any sequence; outputs are those of the last call. Raises CannotStep where the model is
+    not one that we understand."""
+
+    can_cut = True
+
+    def __init__(self, path: Path, *, sequences: int, context_tokens: int, threads: int) -> None:
+        weights, shape = read_llama(path)
+        self._session = cpu_session(step_graph(weights, shape, context_tokens).SerializeToString(), threads)
+        size = (1, shape.key_value_heads, context_tokens, shape.head_width)
+        names = [f"{what}_{layer}" for layer in range(shape.layers) for what in ("keys", "values")]
+        # Zeros that are not written to are not in memory.
+        self._bindings = [
+            self._bound({name: np.zeros(size, np.float32) for name in names}) for _ in range(sequences)
+        ]
+        self._best: list[int] = []
+        self._logits: list[Logits] = []
+        self._first = 0
+        """The evaluated token that the first output is of."""
+
+    def sampler(self, chance: Chance) -> Sampler:
+        return Sampler(chance)
+
+    def keep(self, sequence: int, tokens: int) -> int:
+        return tokens
+
+    def evaluate(self, sequence: int, position: int, tokens: Sequence[int], wanted: int) -> None:
+        """Compute `tokens` at `position` of the sequence, with outputs of the last `wanted`. Raises EngineError."""
+        best, logits = self._run(sequence, position, tokens, wanted)
+        self._best, self._logits, self._first = list(best), list(logits), len(tokens) - wanted
+
+    def evaluate_rows(self, rows: Sequence[Row]) -> None:
+        """One token of each sequence, one after the other. Raises EngineError."""
+        outputs = [self._run(sequence, position, [token], 1) for sequence, position, token in rows]
+        self._best = [int(best[0]) for best, _ in outputs]
+        self._logits, self._first = [logits[0] for _, logits in outputs], 0
+
+    def sample(self, sampler: Sampler, index: int) -> int:
+        row = index - self._first
+        return self._best[row] if sampler.greedy else sampler.pick(self._logits[row])
+
+    def _bound(self, memory: Mapping[str, NDArray[np.float32]]) -> Any:
+        binding = self._session.io_binding()
+        for name, values in memory.items():
+            here = in_place(values)
+            binding.bind_ortvalue_input(name, here)
+            binding.bind_ortvalue_output(f"seen_{name}", here)
+        return binding
+
+    def _run(self, sequence: int, position: int, tokens: Sequence[int], wanted: int) -> tuple[Any, Any]:
+        count = len(tokens)
+        binding = self._bindings[sequence]
+        binding.bind_cpu_input("ids", np.array([tokens], np.int64))
+        binding.bind_cpu_input("last", np.array([position + count - 1], np.int32))
+        binding.bind_cpu_input("total", np.array(position + count, np.int32))
+        binding.bind_cpu_input("wanted", np.arange(count - wanted, count))
+        for name in ("best", "logits"):
+            binding.bind_output(name)
+        try:
+            self._session.run_with_iobinding(binding)
+        except ERRORS as error:
+            raise EngineError(f"{count} tokens could not be evaluated: {error}") from error
+        *_, best, logits = binding.get_outputs()  # in the order in which they were bound
+        return best.numpy()[0], logits.numpy()[0]
+
+
+def _softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    shares = np.exp(values - values.max())
+    return np.asarray(shares / shares.sum())
