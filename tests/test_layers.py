@@ -90,7 +90,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "core.turn_state",
         "core.utterance",
     ),
-    "core.listening": ("core.answering", "core.events", "core.turn_state", "core.utterance"),
+    "core.listening": ("core.answering", "core.events", "core.numbering", "core.turn_state", "core.utterance"),
     "core.closing": (
         "core.answering",
         "core.events",

@@ -150,7 +150,10 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "Scheduler.on_retire": ({"session": "s1", "epoch": 3, "revision": 1, "now": 1.5},),
     "Scheduler.on_withdraw": ({"work": WORK, "now": 1.5},),
     "Scheduler.on_close": ({"session": "s1", "now": 1.5},),
-    "Scheduler.on_promote": ({"session": "s1", "epoch": 3, "now": 1.5},),
+    "Scheduler.on_promote": (
+        {"session": "s1", "epoch": 3, "now": 1.5, "deadline": None, "kinds": ()},
+        {"session": "s1", "epoch": 3, "now": 1.5, "deadline": 2.5, "kinds": (WorkKind.THINK, WorkKind.SPEAK)},
+    ),
     "Scheduler.on_reserve": ({"session": "s1", "latest_start_s": 2.5, "now": 1.5},),
     "Scheduler.on_unreserve": ({"session": "s1", "now": 1.5},),
     "Scheduler.on_timer": ({"now": 1.5},),

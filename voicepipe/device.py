@@ -207,9 +207,11 @@ class Device:
         now = self._loop.time()
         self._execute(self._scheduler.on_retire(session, epoch, revision, now), now)
 
-    def promote(self, session: str, epoch: int) -> None:
+    def promote(
+        self, session: str, epoch: int, deadline: float | None = None, kinds: tuple[WorkKind, ...] = ()
+    ) -> None:
         now = self._loop.time()
-        self._execute(self._scheduler.on_promote(session, epoch, now), now)
+        self._execute(self._scheduler.on_promote(session, epoch, now, deadline, kinds), now)
 
     def withdraw(self, work: Work) -> None:
         now = self._loop.time()

@@ -225,8 +225,8 @@ class Session:
                 case core.Retire(epoch, revision):
                     self._jobs.abandon_reply()
                     device.retire(self._ident, epoch, revision)
-                case core.Promote(epoch):
-                    device.promote(self._ident, epoch)
+                case core.Promote(epoch, due, kinds):
+                    device.promote(self._ident, epoch, due, kinds)
                 case core.Withdraw(work):
                     device.withdraw(work)
                 case _:

@@ -355,8 +355,11 @@ class Conversation(RuleBasedStateMachine):
                 case Retire(epoch, revision):
                     assert (epoch, revision) >= (self.retired[0], 0)
                     self.retired = max(self.retired, (epoch, revision))
-                case Promote(epoch):
-                    assert epoch == self.open_epoch
+                case Promote(epoch, _, kinds):
+                    if kinds:  # ahead of the commit, under the epoch that it opens
+                        assert self.open_epoch is None and epoch > self.newest_epoch
+                    else:
+                        assert epoch == self.open_epoch
                 case SpeechStarted(turn):
                     assert turn == self.turn_now()
                     self.started = turn

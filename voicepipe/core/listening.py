@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from voicepipe.core.answering import Answering
-from voicepipe.core.events import Lull, PartialTranscript, Timing, TurnCommand, Voiced, Withdraw
+from voicepipe.core.events import (
+    Lull,
+    PartialTranscript,
+    Submit,
+    Timing,
+    TurnCommand,
+    Voiced,
+    Withdraw,
+    WorkKind,
+)
+from voicepipe.core.numbering import Numbering
 from voicepipe.core.turn_state import Turn
 from voicepipe.core.utterance import Ahead, Final, Partial
 
@@ -12,7 +24,8 @@ STEP_SMOOTHING = 0.3
 
 
 class Listening:
-    def __init__(self, answering: Answering) -> None:
+    def __init__(self, numbers: Numbering, answering: Answering) -> None:
+        self._numbers = numbers
         self._answering = answering
         self._step_s = 0.0
         """What a decode has lately taken, waiting included."""
@@ -28,13 +41,15 @@ class Listening:
             case Ahead() as ahead:
                 return self.on_heard(turn, ahead, now)
             case commands:
-                return commands
+                return [_with_way(turn, command) for command in commands]
 
     def on_pause(self, turn: Turn, at: int | None, speech_end: float, now: float) -> list[TurnCommand]:
         """Speech ended at `speech_end`; the first silent frame begins at sample `at`, where there is one."""
         turn.ledger.on_soft_end(speech_end, now)
         turn.progress = now
-        commands = turn.utterance.on_pause(at)
+        commands = [_with_way(turn, command) for command in turn.utterance.on_pause(at)]
+        if turn.utterance.awaiting_final and not commands:  # a decode that was asked for before brings the text
+            commands.append(self._numbers.promote_ahead(turn.ledger.deadline, WorkKind.FINAL))
         text = turn.utterance.text
         return commands if text is None else commands + self._on_final(turn, text, now)
 
@@ -58,6 +73,13 @@ class Listening:
     def _on_final(self, turn: Turn, text: str, now: float) -> list[TurnCommand]:
         turn.ledger.on_asr_final(now)
         return self._answering.on_final(turn, text, now)
+
+
+def _with_way(turn: Turn, command: TurnCommand) -> TurnCommand:
+    """What is left to do behind a decode: nothing twice, if it brings what the reply ahead answers."""
+    if isinstance(command, Submit) and turn.reply is not None:
+        return replace(command, way=turn.reply.way)
+    return command
 
 
 def _told(turn: Turn, partial: Partial | None) -> list[TurnCommand]:

@@ -109,6 +109,8 @@ class Reply:
         self._told = False
         self.finished = False
         """The whole reply has been heard."""
+        self.awaited = False
+        """What it answers is all that was said, and sounds finished: no guess any more, though not released yet."""
 
     @property
     def waits_for(self) -> Stage | None:
@@ -295,14 +297,15 @@ class Reply:
         )
 
     def _deadline(self, now: float) -> float | None:
-        """The turn's until there is content to be sent; after that, when playback would run dry."""
-        if self._released and self.playout.has_content:
-            return now + self.playout.ahead_s(now)
-        return self._ledger.deadline
+        """The turn's until there is content to be sent; after that, when playback would run dry, once it plays."""
+        if not self.playout.has_content:
+            return self._ledger.deadline
+        return now + self.playout.ahead_s(now) if self._released else None
 
     def _klass(self, now: float) -> WorkClass:
         if not self._released:
-            return WorkClass.SPECULATION
+            started = self.awaited and not self.playout.has_content
+            return WorkClass.STARTED if started else WorkClass.SPECULATION
         urgent = not self.playout.has_content or self.playout.ahead_s(now) < self._settings.urgent_s
         return WorkClass.STARTED if urgent else WorkClass.AHEAD
 

@@ -270,12 +270,21 @@ class Scheduler:
         self._came.pop(session, None)
         return discarded + self.on_unreserve(session, now)
 
-    def on_promote(self, session: str, epoch: int, now: float) -> list[SchedulerCommand]:
-        """Waiting works of this epoch now belong to a started turn; they keep their place in time."""
+    def on_promote(
+        self,
+        session: str,
+        epoch: int,
+        now: float,
+        deadline: float | None = None,
+        kinds: tuple[WorkKind, ...] = (),
+    ) -> list[SchedulerCommand]:
+        """Waiting works of this epoch, or those of some kinds, now belong to a started turn. They keep their place
+        in time, unless its deadline is given."""
         for waiting in list(self._waiting.get(session, {}).values()):
             work = waiting.work
-            if work.epoch == epoch and work.klass > WorkClass.STARTED:
-                started = replace(work, klass=WorkClass.STARTED)
+            if work.epoch == epoch and work.klass > WorkClass.STARTED and work.kind in (kinds or WorkKind):
+                due = work.deadline if deadline is None else deadline
+                started = replace(work, klass=WorkClass.STARTED, deadline=due)
                 if self._queue(started) is self._queue(work):  # a line
                     waiting.work = started
                     continue

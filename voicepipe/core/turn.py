@@ -72,7 +72,7 @@ class Turns:
         self._pauses = Pauses(settings)
         self._barge_in = BargeIn(settings)
         self._answering = Answering(self._numbers, settings, self._history, self._ladder)
-        self._listening = Listening(self._answering)
+        self._listening = Listening(self._numbers, self._answering)
         self._closing = Closing(
             self._numbers, self._history, self._answering, self._pauses, settings.reply.playout.rate_hz
         )
@@ -375,6 +375,8 @@ class Turns:
         if turn.phase is Phase.HEARING and not turn.utterance.commit_asked:
             # A reply that was made ahead stays valid as long as the text does not change.
             turn.voiced = now
+            if turn.reply is not None:
+                turn.reply.awaited = False
             return turn.utterance.on_resumed()
         self._barge_in.on_speech(start)
         return []
