@@ -1,0 +1,30 @@
+"""How far a predicted share of late turns is from what happens: learnt, slowly, between two bounds.
+
+    factor = (PRIOR_LATE + late turns) / (PRIOR_PREDICTED + what was predicted for them)
+
+Both sums forget, by 1/e after `MEMORY` turns. At first a prediction counts twice: it knows nothing of what
+speculation loses when others take the device. Whatever is seen, the factor stays within `LEAST` and `MOST`: a
+run of bad luck does not shut the door, and a run of good luck does not take it off its hinges. No time of its own.
+"""
+
+from __future__ import annotations
+
+MEMORY = 1000
+PRIOR_LATE, PRIOR_PREDICTED = 2.0, 1.0
+LEAST, MOST = 0.5, 4.0
+
+
+class Calibration:
+    def __init__(self) -> None:
+        self._late = self._predicted = 0.0
+
+    def on_turn(self, predicted: float, *, late: bool) -> None:
+        """A turn has ended; `predicted` was the probability, in [0, 1], that it would be late."""
+        fade = 1.0 - 1.0 / MEMORY
+        self._late = self._late * fade + late
+        self._predicted = self._predicted * fade + predicted
+
+    @property
+    def factor(self) -> float:
+        """What a prediction is to be multiplied by."""
+        return min(max((PRIOR_LATE + self._late) / (PRIOR_PREDICTED + self._predicted), LEAST), MOST)
