@@ -17,6 +17,8 @@ class Habits:
 
     turns: int = 5
     question_s: tuple[float, float] = (1.0, 3.0)
+    clips_s: tuple[float, ...] = ()
+    """Lengths of what may be said instead; none: any length in `question_s`."""
     answer_s: float = 1.5
     """What an answer that comes in time takes to be heard; the scripted one does."""
     gap_s: float = 0.2
@@ -27,7 +29,8 @@ class Habits:
     @property
     def session_s(self) -> float:
         """The mean length of a call."""
-        turn_s = sum(self.question_s) / 2 + self.gap_s + self.answer_s + sum(self.thought_s) / 2
+        said_s = sum(self.clips_s) / len(self.clips_s) if self.clips_s else sum(self.question_s) / 2
+        turn_s = said_s + self.gap_s + self.answer_s + sum(self.thought_s) / 2
         return self.turns * turn_s
 
 
@@ -36,6 +39,8 @@ class Question:
     begin: float
     """Since the crowd began. Seconds, like `end`."""
     end: float
+    clip: int = 0
+    """Which of `Habits.clips_s` is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,11 @@ def arrivals(sessions: float, seconds: float, habits: Habits, seed: int) -> list
 def _call(at: float, habits: Habits, rng: random.Random) -> Call:
     questions, begin = [], at + 0.3
     for _ in range(habits.turns):
-        end = begin + round(rng.uniform(*habits.question_s), 2)
-        questions.append(Question(begin, end))
+        clip, length_s = 0, round(rng.uniform(*habits.question_s), 2)
+        if habits.clips_s:
+            clip = rng.randrange(len(habits.clips_s))
+            length_s = habits.clips_s[clip]
+        end = begin + length_s
+        questions.append(Question(begin, end, clip))
         begin = end + habits.gap_s + habits.answer_s + rng.uniform(*habits.thought_s)
     return Call(at, begin, tuple(questions))

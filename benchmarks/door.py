@@ -10,17 +10,20 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, suppress
 
-from crowd import PACKET_S, RATE_HZ, sound
+from arrivals import Question
+from caller import PACKET_S, RATE_HZ, noise
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from voicepipe.app import serving
 from voicepipe.config import Config
+from voicepipe.engines.base import Engines
 from voicepipe.engines.table import load
 from voicepipe.wire import messages as wire
 from voicepipe.wire.native import encode_client
 
 KNOCK_S = 0.05
+_SPEECH = Question(0.0, 2.0)
 MOST = 64
 """Sessions at which a policy that refuses nobody is taken at its word."""
 
@@ -28,10 +31,10 @@ MOST = 64
 async def refusals_ms(config: Config, knocks: int) -> list[float]:
     """Of each knock that was refused, from its intended instant to the answer; empty where nobody is refused."""
 
-    def engines() -> object:
+    def engines() -> Engines:
         return load(config.engines, None, sessions=config.limits.max_sessions, api_key=None)
 
-    async with serving(config, engines) as served, AsyncExitStack() as stack:  # type: ignore[arg-type]
+    async with serving(config, engines) as served, AsyncExitStack() as stack:
         url = f"ws://127.0.0.1:{served.server.port}/v1/voice?refuse=http"
         talking = await stack.enter_async_context(_Talking())
         for _ in range(MOST):
@@ -87,7 +90,7 @@ async def _speak(ws: ClientConnection) -> None:
         began, packet = clock(), 0
         while True:
             position = packet * round(PACKET_S * RATE_HZ)
-            await ws.send(encode_client(wire.AudioFrame(0, position, sound(loud=packet % 250 < 100))))
+            await ws.send(encode_client(wire.AudioFrame(0, position, noise(_SPEECH, packet % 250 * PACKET_S))))
             packet += 1
             await asyncio.sleep(began + packet * PACKET_S - clock())
 

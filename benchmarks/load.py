@@ -1,20 +1,22 @@
 """What policies of admission make of load: an open loop of whole sessions, from half of what fits to thrice.
 
-Arrivals do not wait for replies, and every question has its intended instant; a refused session, a turn that was
-refused, masked or failed, and a question that ran into the turn before it all count. 1x is the load, in sessions
-that would be under way if all were let in, at which the policy `none` first misses 1 % of turns, by bisection.
+Arrivals do not wait for replies, and every question has its intended instant; a turn that was refused, masked or
+failed, and a question that ran into the turn before it, all count. 1x is the load, in sessions that would be under
+way if all were let in, at which the policy `none` first misses 1 % of turns, by bisection.
 
-The sweep runs in virtual time (`crowd.py`): the server's own sessions, scheduler and admission on scripted engines,
-whose chunks take what they state. How long a refusal takes is measured apart, in real time over real sockets on a
-server that is full (`door.py`), once per policy, and stands at each of its points that refused somebody.
+With scripted engines the sweep runs in virtual time (`crowd.py`): the server's own sessions, scheduler and
+admission, and chunks that take what they state. One of its points is played again in real time over real sockets
+(`street.py`) and stands beside it. How long a refusal takes is measured in real time as well, on a server that is
+full (`door.py`), once per policy. With `--engines default` all of it is in real time, with synthesised questions.
 
-    python benchmarks/load.py                           # none and deadline, 0.5 to 3x
-    python benchmarks/load.py --full --plot load.svg    # all seven policies
-    python benchmarks/load.py --turns 500               # a quick look; 1 % of 500 is five turns
+    python benchmarks/load.py                                    # none and deadline, 0.5 to 3x
+    python benchmarks/load.py --full --plot docs/load.svg        # all seven policies, more turns
+    python benchmarks/load.py --engines default --seconds 120    # real models: 10 minutes
 
 met_rate is (met + degraded) / (turns of admitted sessions - interrupted before content - empty), goodput the former
-per second. `false_admits`: admitted sessions with a late turn. `could_have_served`: of refused sessions drawn by
-chance, played again with one of them let in beside those that had been: it was in time itself, and made none late.
+per second. `false_admits`: turns of admitted sessions that were not in time. `false_rejects`: of refused sessions
+drawn by chance, those that could have been served: the same calls played again, with that one let in beside those
+that had been, and no more turns late than without it.
 """
 
 from __future__ import annotations
@@ -22,33 +24,45 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from math import ceil, isfinite
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil, inf, isfinite
 from pathlib import Path
+from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))  # the virtual loop is the tests'
 
 from arrivals import Call, Habits, arrivals
-from crowd import Played, play
+from caller import Asked, Played, noise
+from crowd import play
 from curve import Series, write_svg
 from door import refusals_ms
+from street import walk
 
 from voicepipe.config import Config, parse_config
+from voicepipe.engines.table import load
 
 POLICIES = ("none", "deadline")
 ALL = ("none", "count", "token-bucket", "aimd", "gradient", "vegas", "deadline")
-OFFERED = (0.5, 1.0, 2.0, 3.0)
+OFFERED, OFFERED_FULL = (0.5, 1.0, 2.0, 3.0), (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
+TURNS, TURNS_FULL = 450, 3000
+"""Per point, as far as they are admitted."""
+SEEDS, SEEDS_FULL = (101, 102, 103), (101, 102, 103, 104, 105, 106)
 HABITS = Habits()
-WARM_S = 60.0
-"""Two sessions' length, not counted."""
-SEEDS = (101, 102, 103)
-KNOCKS = 300
+WARM_S = 40.0
+"""One session's length and a half, not counted."""
+CHECK_S = 60.0
+"""Of real time, beside the same calls in virtual time."""
 MOST_SESSIONS = 256
-_TURN_S = HABITS.session_s / HABITS.turns
+PROMISED = 0.99
+LOOKED_AT = (6.0, 20.0)
+"""Sessions between which 1x is looked for, and twice as closely as `STEP`."""
+STEP = 1.08
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +70,22 @@ class Job:
     policy: str
     offered: float
     sessions: float
+    """That would be under way at a time if all were let in."""
     seconds: float
     seed: int
     cap: int
+    """Of `count`: sessions that fit, as somebody has found out who knows 1x."""
+    habits: Habits = HABITS
 
     def config(self) -> Config:
         return config_of(self.policy, self.cap if self.policy == "count" else MOST_SESSIONS)
 
     def calls(self) -> list[Call]:
-        return arrivals(self.sessions, WARM_S + self.seconds, HABITS, self.seed)
+        return arrivals(self.sessions, WARM_S + self.seconds, self.habits, self.seed)
+
+    @property
+    def end(self) -> float:
+        return WARM_S + self.seconds
 
 
 def config_of(policy: str, most: int) -> Config:
@@ -79,52 +100,26 @@ def config_of(policy: str, most: int) -> Config:
 
 
 def run(job: Job) -> Played:
-    return play(job.config(), job.calls(), WARM_S, WARM_S + job.seconds)
+    return play(job.config(), job.calls(), WARM_S, job.end)
 
 
-def could_have_served(job: Job, played: Played, number: int) -> bool:
-    """Would the refused call have been in time, and nobody else late for it? Everybody else as it was."""
-    calls = job.calls()
-    wanted = calls[number]
-    held = {asked.call for asked in played.asked if not asked.refused}
-    near = [
-        n for n in sorted({*held, number}) if calls[n].end > wanted.at - WARM_S / 2 and calls[n].at < wanted.end
-    ]
-    begin = max(0.0, wanted.at - WARM_S / 2)
-    moved = {n: _earlier(calls[n], begin) for n in near if calls[n].at >= begin}
-    late = []
-    for more in (True, False):
-        some = [call for n, call in moved.items() if more or n != number]
-        result = play(config_of("none", MOST_SESSIONS), some, wanted.at - begin, wanted.end - begin + 1.0)
-        late.append(sum(asked.counts and not asked.kept for asked in result.asked))
-    return late[0] <= late[1]
+def walk_job(job: Job) -> Played:
+    """In real time, on scripted engines."""
+    config = job.config()
+    engines = partial(load, config.engines, None, sessions=config.limits.max_sessions, api_key=None)
+    return asyncio.run(walk(config, engines, job.calls(), noise, WARM_S, job.end))
 
 
-def _earlier(call: Call, seconds: float) -> Call:
-    questions = tuple(type(q)(q.begin - seconds, q.end - seconds) for q in call.questions)
-    return Call(call.at - seconds, call.end - seconds, questions)
+# what is counted
+
+
+def counted(played: Iterable[Played]) -> list[Asked]:
+    return [asked for one in played for asked in one.asked if asked.counts]
 
 
 def met_rate(played: Iterable[Played]) -> float:
-    counted = [asked for one in played for asked in one.asked if asked.counts]
-    return sum(asked.kept for asked in counted) / max(1, len(counted))
-
-
-def find_one(pool: ProcessPoolExecutor, turns: int, note: TextNote) -> float:
-    """The load at which `none` first misses 1 %, to a twelfth."""
-    least, most = 2.0, 32.0
-    while most / least > 1.09:
-        middle = (least * most) ** 0.5
-        jobs = [Job("none", 1.0, middle, turns * _TURN_S / middle / 2, seed, MOST_SESSIONS) for seed in (11, 12)]
-        rate = met_rate(pool.map(run, jobs))
-        note(f"none, {middle:.1f} sessions: {rate:.4f} of turns met")
-        least, most = (middle, most) if rate >= 0.99 else (least, middle)
-    return least
-
-
-class TextNote:
-    def __call__(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+    turns = counted(played)
+    return sum(asked.kept for asked in turns) / max(1, len(turns))
 
 
 def percentile(values: Sequence[float], q: float) -> float | None:
@@ -135,112 +130,224 @@ def percentile(values: Sequence[float], q: float) -> float | None:
     return round(value, 1) if isfinite(value) else None
 
 
-def point(policy: str, offered: float, jobs: Sequence[Job], played: Sequence[Played]) -> dict[str, object]:
-    counted = [asked for one in played for asked in one.asked if asked.counts]
-    kept = sum(asked.kept for asked in counted)
-    seconds = sum(job.seconds for job in jobs)
-    verdicts = [asked.record.verdict.value for asked in counted if asked.record is not None]
+def point(policy: str, offered: float, jobs: Sequence[Job], played: Sequence[Played]) -> dict[str, Any]:
+    turns = counted(played)
+    kept = sum(asked.kept for asked in turns)
+    verdicts = [asked.record.verdict.value for asked in turns if asked.record is not None]
     refused = sum(sum(one.refused.values()) for one in played)
     admitted = sum(one.admitted for one in played)
-    late = {
-        (n, asked.call) for n, one in enumerate(played) for asked in one.asked if asked.counts and not asked.kept
-    }
+    felt_ms = [1000 * asked.felt_s for asked in turns]
+    rates = [met_rate([one]) for one in played]
+    goodputs = [sum(a.kept for a in counted([one])) / job.seconds for job, one in zip(jobs, played, strict=True)]
     return {
         "policy": policy,
         "offered": offered,
         "admitted": admitted,
-        "met_rate": round(kept / max(1, len(counted)), 4),
-        "goodput": round(kept / seconds, 3),
+        "met_rate": round(kept / max(1, len(turns)), 4),
+        "met_rate_seeds": [round(min(rates), 4), round(max(rates), 4)],
+        "goodput": round(kept / sum(job.seconds for job in jobs), 3),
+        "goodput_seeds": [round(min(goodputs), 3), round(max(goodputs), 3)],
         "refused": refused,
         "refused_rate": round(refused / max(1, refused + admitted), 4),
+        "refused_turns": verdicts.count("refused"),
         "masked": verdicts.count("masked"),
+        "degraded": verdicts.count("degraded"),
         "refusal_p99_ms": None,
-        "felt_p99_ms": percentile([1000 * asked.met_by for asked in counted], 0.99),
-        "turns": len(counted),
+        "felt_p50_ms": percentile(felt_ms, 0.5),
+        "felt_p99_ms": percentile(felt_ms, 0.99),
+        "turns": len(turns),
         "most_sessions": max(one.most for one in played),
-        "false_admits": round(len(late) / max(1, admitted), 4),
+        "false_admits": round(1 - kept / max(1, len(turns)), 4),
     }
+
+
+# false rejects
+
+
+def could_have_served(job: Job, played: Played, number: int) -> bool:
+    """Would the refused call have been in time, and nobody else late for it? Everybody else as it was."""
+    calls = job.calls()
+    wanted = calls[number]
+    begin = max(0.0, wanted.at - WARM_S / 2)
+    held = {asked.call for asked in played.asked if not asked.refused}
+    near = [n for n in sorted({*held, number}) if begin <= calls[n].at < wanted.end]
+    late = []
+    for numbers in (near, [n for n in near if n != number]):
+        some = [_earlier(calls[n], begin) for n in numbers]
+        again = play(config_of("none", MOST_SESSIONS), some, wanted.at - begin, wanted.end - begin + 1.0)
+        late.append(sum(asked.counts and not asked.kept for asked in again.asked))
+    return late[0] <= late[1]
+
+
+def _earlier(call: Call, seconds: float) -> Call:
+    questions = tuple(replace(q, begin=q.begin - seconds, end=q.end - seconds) for q in call.questions)
+    return Call(call.at - seconds, call.end - seconds, questions)
 
 
 def rejects(pool: ProcessPoolExecutor, done: Sequence[tuple[Job, Played]], samples: int) -> dict[str, int]:
     """Of refused sessions drawn by chance, how many could have been served."""
-    found: list[tuple[Job, Played, int]] = []
-    for job, played in done:
-        numbers = sorted({asked.call for asked in played.asked if asked.refused})
-        found += [(job, played, number) for number in numbers]
+    found = [
+        (job, played, number)
+        for job, played in done
+        for number in sorted({asked.call for asked in played.asked if asked.refused})
+    ]
     drawn = random.Random(1).sample(found, min(samples, len(found)))
     served = sum(pool.map(could_have_served, *zip(*drawn, strict=True))) if drawn else 0
-    return {"sampled": len(drawn), "could_have_served": served}
+    return {"refused": len(found), "sampled": len(drawn), "could_have_served": served}
 
 
-def sweep(args: argparse.Namespace, note: TextNote) -> dict[str, object]:
-    policies = ALL if args.full else POLICIES
-    door = {}
-    for policy in policies:
-        took = asyncio.run(refusals_ms(config_of(policy, 16 if policy == "count" else MOST_SESSIONS), args.knocks))
-        door[policy] = percentile(took, 0.99)
-        note(f"{policy}: {len(took)} of {args.knocks} knocks refused, p99 {door[policy]} ms")
-    with ProcessPoolExecutor(2) as pool:
-        one = args.one or find_one(pool, args.turns, note)
-        points, of_deadline = [], []
-        for policy in policies:
-            for offered in OFFERED:
-                seconds = args.turns * _TURN_S / (one * min(offered, 1.25)) / len(SEEDS)
-                jobs = [Job(policy, offered, one * offered, seconds, seed, round(one)) for seed in SEEDS]
+# the sweep
+
+
+def note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def find_one(pool: ProcessPoolExecutor, turns: int, seeds: Sequence[int]) -> float:
+    """The largest load that was tried at which `none` misses at most 1 %; the next one is less than `STEP` times as
+    large."""
+    turn_s = HABITS.session_s / HABITS.turns
+    least, most = LOOKED_AT
+    while most / least > STEP:
+        middle = (least * most) ** 0.5
+        seconds = turns * turn_s / middle / len(seeds)
+        jobs = [Job("none", 1.0, middle, seconds, seed, MOST_SESSIONS) for seed in seeds]
+        rate = met_rate(pool.map(run, jobs))
+        note(f"none, {middle:.1f} sessions: {rate:.4f} of turns met")
+        least, most = (middle, most) if rate >= PROMISED else (least, middle)
+    return least
+
+
+def jobs_at(policy: str, offered: float, one: float, args: argparse.Namespace) -> list[Job]:
+    """The same calls for every policy. Above 1x there are more of them than are served in time."""
+    turn_s = HABITS.session_s / HABITS.turns
+    seconds = args.turns * turn_s / (one * min(offered, 1.25)) / len(args.seeds)
+    return [Job(policy, offered, one * offered, seconds, seed, round(one)) for seed in args.seeds]
+
+
+def sweep(args: argparse.Namespace) -> dict[str, Any]:
+    with ProcessPoolExecutor(args.processes) as pool:
+        one = args.one or find_one(pool, 2 * args.turns, args.seeds)
+        points: list[dict[str, Any]] = []
+        of_deadline: list[tuple[Job, Played]] = []
+        for policy in args.policies:
+            for offered in args.offered:
+                jobs = jobs_at(policy, offered, one, args)
                 played = list(pool.map(run, jobs))
                 points.append(point(policy, offered, jobs, played))
-                if points[-1]["refused"]:
-                    points[-1]["refusal_p99_ms"] = door[policy]
+                note(json.dumps(points[-1]))
                 if policy == "deadline":
                     of_deadline += list(zip(jobs, played, strict=True))
-                note(json.dumps(points[-1]))
         wrong = rejects(pool, of_deadline, args.rejects)
+    for policy in args.policies if args.knocks else ():
+        took = asyncio.run(refusals_ms(config_of(policy, round(one)), args.knocks))
+        note(f"{policy}: {len(took)} of {args.knocks} knocks refused, p99 {percentile(took, 0.99)} ms")
+        for own in points:
+            if own["policy"] == policy and own["refused"]:
+                own["refusal_p99_ms"] = percentile(took, 0.99)
     return {
         "one_sessions": round(one, 2),
         "engines": "scripted",
         "sweep": "virtual time",
-        "refusals": "real time, loopback sockets, client and server on one loop",
-        "seeds": list(SEEDS),
+        "seeds": list(args.seeds),
         "false_rejects": wrong,
+        "correction": [round(played.correction or 0.0, 2) for _, played in of_deadline],
+        "check": check(one, args.check) if args.check else None,
+        "shown": shown(points),
         "points": points,
     }
 
 
-def table(points: Sequence[dict[str, object]]) -> str:
-    heads = ("policy", "offered", "turns", "admitted", "refused", "met_rate", "goodput", "masked", "felt_p99_ms")
-    heads += ("refusal_p99_ms", "false_admits")
+def check(one: float, seconds: float) -> list[dict[str, Any]]:
+    """`deadline` at 1x, the same calls in virtual and in real time."""
+    job = Job("deadline", 1.0, one, seconds, SEEDS[0], round(one))
+    sides = {"virtual": run(job), "real": walk_job(job)}
+    fields = ("admitted", "refused", "turns", "met_rate", "goodput", "felt_p50_ms", "felt_p99_ms")
+    rows = []
+    for name, played in sides.items():
+        row = point("deadline", 1.0, [job], [played])
+        rows.append({"time": name, **{field: row[field] for field in fields}})
+        note(json.dumps(rows[-1]))
+    return rows
+
+
+def shown(points: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What `deadline` is to show, and whether it does: value, bound, held."""
+    own = {one["offered"]: one for one in points if one["policy"] == "deadline"}
+    if not own:
+        return {}
+    peak = max(one["goodput"] for one in own.values())
+    best = max(points, key=lambda one: one["goodput"])
+    kept = [one["goodput"] for one in points if one["met_rate"] >= PROMISED]
+    refusals = [one["refusal_p99_ms"] for one in own.values() if one["refusal_p99_ms"] is not None]
+    rows = {
+        "met_rate, the least": (min(one["met_rate"] for one in own.values()), PROMISED),
+        f"peak goodput over the best ({best['policy']} at {best['offered']}x)": (peak / best["goodput"], 0.9),
+        "peak goodput over the best of points that keep 99 %": (peak / max(kept, default=inf), 0.9),
+    }
+    if 2.0 in own:
+        rows["goodput at 2x over its peak"] = (own[2.0]["goodput"] / peak, 0.95)
+    told = {name: [round(value, 4), bound, value >= bound] for name, (value, bound) in rows.items()}
+    if 0.5 in own:
+        rate = own[0.5]["refused_rate"]
+        told["refused at 0.5x"] = [rate, 0.01, rate <= 0.01]
+    if refusals:
+        told["refusals p99, ms"] = [max(refusals), 10.0, max(refusals) < 10.0]
+    return told
+
+
+# telling
+
+
+def table(points: Sequence[dict[str, Any]]) -> str:
+    heads = ("policy", "offered", "turns", "admitted", "refused", "met_rate", "met_rate_seeds", "goodput")
+    heads += ("goodput_seeds", "masked", "felt_p50_ms", "felt_p99_ms", "refusal_p99_ms")
     rows = [heads, *([str(one[head]) for head in heads] for one in points)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
 
 
-def draw(path: Path, points: Sequence[dict[str, object]]) -> None:
+def draw(path: Path, points: Sequence[dict[str, Any]]) -> None:
     series = []
     for policy in dict.fromkeys(one["policy"] for one in points):
         own = [one for one in points if one["policy"] == policy]
-        places = tuple((float(str(one["offered"])), float(str(one["goodput"])), "") for one in own)
-        series.append(Series(str(policy), places, line=True))
-    write_svg(
-        path, series, "Turns in time under load", "offered load (1: none misses 1 %)", "turns in time per second"
-    )
+        name = f"{policy}: {100 * min(one['met_rate'] for one in own):.0f} % in time at worst"
+        series.append(Series(name, tuple((one["offered"], one["goodput"], "") for one in own), line=True))
+    title = "Turns in time per second, under load"
+    write_svg(path, series, title, "offered load (1: without admission, 1 % are late)", "turns in time per second")
 
 
-def main() -> int:
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="all seven policies")
-    parser.add_argument("--turns", type=int, default=2000, help="per point, over all seeds")
+    parser.add_argument("--full", action="store_true", help="all seven policies, more loads, turns and seeds")
+    parser.add_argument("--policies", type=lambda text: tuple(text.split(",")), help="instead, by name")
+    parser.add_argument("--turns", type=int, help=f"per point, over all seeds (default: {TURNS}, {TURNS_FULL})")
     parser.add_argument("--one", type=float, help="sessions at 1x, instead of looking for it")
-    parser.add_argument("--knocks", type=int, default=KNOCKS, help="at the door of each policy")
+    parser.add_argument("--knocks", type=int, default=300, help="at the door of each policy; 0: none")
     parser.add_argument("--rejects", type=int, default=8, help="refused sessions that are played again")
+    parser.add_argument("--check", type=float, default=CHECK_S, help="seconds of one point in real time; 0: none")
+    parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="of the sweep")
     parser.add_argument("--plot", type=Path, metavar="F", help="draw goodput over load, as SVG")
-    args = parser.parse_args()
-    summary = sweep(args, TextNote())
-    print(table(summary["points"]))  # type: ignore[arg-type]
+    args = parser.parse_args(argv)
+    args.policies = args.policies or (ALL if args.full else POLICIES)
+    args.turns = args.turns or (TURNS_FULL if args.full else TURNS)
+    args.seeds = SEEDS_FULL if args.full else SEEDS
+    args.offered = OFFERED_FULL if args.full else OFFERED
+    if not set(args.policies) <= set(ALL):
+        parser.error(f"--policies are some of {', '.join(ALL)}")
+    return args
+
+
+def main() -> None:
+    args = arguments()
+    summary = sweep(args)
+    print(table(summary["points"]))
+    for name, (value, bound, held) in summary["shown"].items():
+        print(f"{'holds' if held else 'NOT':>6}  {name}: {value} ({bound})")
     if args.plot is not None:
-        draw(args.plot, summary["points"])  # type: ignore[arg-type]
+        draw(args.plot, summary["points"])
     print(json.dumps({"summary": summary}))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
