@@ -108,6 +108,7 @@ EVENTS: tuple[EndpointEvent, ...] = (
 EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "Turns.on_opened": ({"now": 1.5},),
     "Turns.on_shed": ({"shed": True}, {"shed": False}),
+    "Turns.on_spare": ({"spare_s": 0.05}, {"spare_s": None}),
     "Turns.on_outlook": ({"outlook": Outlook(final_bound_s=0.1, reading_s=0.04, audio_ratio=1.5)},),
     "Turns.on_endpoint": (
         *({"event": event, "when": 1.25, "now": 1.5, "hearing": None} for event in EVENTS),

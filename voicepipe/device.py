@@ -244,6 +244,11 @@ class Device:
         """Would a chunk of this kind have others beside it in the queues of its lane? Background does not count."""
         return self._scheduler.has_waiting(kind)
 
+    def spare_s(self, kind: WorkKind, session: str) -> float | None:
+        """Of the lane of this kind: how long a turn of `session` may keep it before it makes another one late; None
+        where it makes nobody late."""
+        return self._scheduler.spare_s(kind, session, self._loop.time())
+
     def snapshot(self) -> SchedulerSnapshot:
         return self._scheduler.snapshot()
 

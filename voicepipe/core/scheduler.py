@@ -28,6 +28,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from voicepipe.core.events import Stage, Work, WorkClass, WorkKind
+from voicepipe.core.turn_demand import spare_s
 from voicepipe.core.waiting import Queue, Waiting
 
 MARGIN_S = 0.002
@@ -321,6 +322,12 @@ class Scheduler:
         """Does anything wait for the lane of this kind? Background, which waits for slack, does not count."""
         queues = self._lane_of[kind].queues
         return any(queue for klass, queue in queues.items() if klass is not WorkClass.BACKGROUND)
+
+    def spare_s(self, kind: WorkKind, session: str, now: float) -> float | None:
+        """How long a turn of `session` may keep the lane of this kind before another started turn that waits there
+        is late; None where none would be (`core.turn_demand`)."""
+        started = self._lane_of[kind].queues[WorkClass.STARTED]
+        return spare_s((work for work in started.due() if work.session != session), now) if started else None
 
     def snapshot(self) -> SchedulerSnapshot:
         lanes = {name: lane.snapshot() for name, lane in self._lanes.items()}

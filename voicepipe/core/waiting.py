@@ -11,6 +11,7 @@ reply's second clause are short, and the turn waits for the sound of the first.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf
@@ -107,6 +108,10 @@ class Queue:
             for heap in heaps:
                 heap[:] = [entry for entry in heap if entry[-1].queue is self]
                 heapify(heap)
+
+    def due(self) -> Iterator[Work]:
+        """All that waits here and has a deadline."""
+        return (waiting.work for own in self._due.values() for waiting in own.values())
 
     def first(self, now: float) -> Waiting | None:
         """The one to run at `now`. It stays until it is removed."""
