@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -85,6 +86,17 @@ def test_hits_and_misses_are_averaged_apart_and_weighted() -> None:
     assert snapshot.hit.path_s == pytest.approx(0.02) and snapshot.miss.path_s == pytest.approx(0.1)
     assert snapshot.hit_rate == pytest.approx(0.5, abs=0.05)
     assert snapshot.shared_s == pytest.approx(0.06, abs=0.005)
+
+
+def test_those_that_others_wait_behind_are_the_long_ones() -> None:
+    """Half of the turns take 20 ms and half 80: of the time in which one runs, 80 ms of 100 are of a long one."""
+    short, long = TurnCost(0.02, 0.0, 0.02), TurnCost(0.08, 0.0, 0.08)
+    mixed = replace(open_demand().snapshot(), hit_rate=0.5, hit=short, miss=long)
+    assert mixed.shared_s == pytest.approx(0.05)
+    assert mixed.burst_s == pytest.approx(0.068)
+    varying = replace(mixed, hit_rate=1.0, hit=TurnCost(0.05, 0.03, 0.05))
+    assert varying.burst_s == pytest.approx(0.068)
+    assert replace(mixed, hit_rate=1.0, hit=TurnCost()).burst_s == 0.0
 
 
 def test_a_remote_model_costs_its_turn_and_nobody_else() -> None:

@@ -2,15 +2,16 @@
 
     factor = (PRIOR_LATE + late turns) / (PRIOR_PREDICTED + what was predicted for them)
 
-Both sums forget, by 1/e after `MEMORY` turns. At first a prediction counts twice: it knows nothing of what
-speculation loses when others take the device. Whatever is seen, the factor stays within `LEAST` and `MOST`: a
-run of bad luck does not shut the door, and a run of good luck does not take it off its hinges. No time of its own.
+Both sums forget, by 1/e after `MEMORY` turns: at one late turn in a hundred those hold some thirty late ones, give
+or take six by chance. The prior is a few hundred turns of which half as many again were late as had been predicted.
+Whatever is seen, the factor stays within `LEAST` and `MOST`: a run of bad luck does not shut the door, and a run of
+good luck does not take it off its hinges. No time of its own.
 """
 
 from __future__ import annotations
 
-MEMORY = 1000
-PRIOR_LATE, PRIOR_PREDICTED = 2.0, 1.0
+MEMORY = 3000
+PRIOR_LATE, PRIOR_PREDICTED = 6.0, 4.0
 LEAST, MOST = 0.5, 4.0
 
 

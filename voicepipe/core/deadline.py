@@ -82,10 +82,10 @@ def late_risk(n: int, demand: DemandSnapshot, settings: DeadlineSettings, budget
     """P(a turn is late), of n sessions, in [0, 1]: the test `burst`."""
     blocked_s = 0.5 * demand.blocking_s if n > 1 else 0.0
     room_s = budget_s - settings.overhead_s - blocked_s
-    risk = 0.0
+    risk, turn_s = 0.0, demand.burst_s
     for share, own in ((demand.hit_rate, demand.hit), (1.0 - demand.hit_rate, demand.miss)):
         for own_s in (own.path_s + own.path_deviation_s, own.path_s - own.path_deviation_s):
-            risk += 0.5 * share * _collision(n - 1, demand.turns_hz, demand.shared_s, own_s - room_s)
+            risk += 0.5 * share * _collision(n - 1, demand.turns_hz, turn_s, own_s - room_s)
     return min(risk, 1.0)
 
 

@@ -51,6 +51,11 @@ class TurnCost:
     shared_s: float = 0.0
     """Of those on the shared lane: other turns wait for these."""
 
+    @property
+    def square(self) -> float:
+        """E[C^2] of the shared ones, taken to vary as the path does: s^2."""
+        return self.shared_s**2 + min(self.path_deviation_s, self.shared_s) ** 2
+
 
 @dataclass(frozen=True, slots=True)
 class DemandSnapshot:
@@ -73,6 +78,13 @@ class DemandSnapshot:
     def shared_s(self) -> float:
         """The cost of a turn to all others."""
         return self.hit_rate * self.hit.shared_s + (1.0 - self.hit_rate) * self.miss.shared_s
+
+    @property
+    def burst_s(self) -> float:
+        """The same of a turn that others wait behind. Those are the long ones more often than not: each length
+        counts as often as it lasts, which makes E[C^2] / E[C]."""
+        squares = self.hit_rate * self.hit.square + (1.0 - self.hit_rate) * self.miss.square
+        return squares / self.shared_s if self.shared_s > 0.0 else 0.0
 
 
 class _Cost:
