@@ -17,6 +17,7 @@ from typing import Any
 from arrivals import Call
 from caller import Played, became, noise, talk
 from prometheus_client import CollectorRegistry
+from replies import scripted_engines
 
 from tests import virtual
 from voicepipe.config import Config
@@ -29,7 +30,7 @@ from voicepipe.core.outcomes import observe
 from voicepipe.core.overload import Overload
 from voicepipe.core.policies import DeadlinePolicy, Policy
 from voicepipe.device import Device
-from voicepipe.engines.table import load, plan
+from voicepipe.engines.table import plan
 from voicepipe.entrance import make_admission, make_policy, overload_settings
 from voicepipe.lag import LagProbe
 from voicepipe.metrics import Metrics
@@ -90,7 +91,7 @@ async def _floor(config: Config) -> AsyncIterator[_Floor]:
     async def here(call: Callable[[], Any]) -> Any:
         return call()
 
-    engines = load(config.engines, None, sessions=config.limits.max_sessions, api_key=None)
+    engines = scripted_engines(config)
     warm = await warm_up(engines, clock, here)
     forecaster.seed(warm.chunks, warm.ways)
     demand.seed(Expected(warm.total_s, warm.final_s))

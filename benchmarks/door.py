@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 
 from arrivals import Question
 from caller import PACKET_S, RATE_HZ, noise
+from replies import scripted_engines
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from voicepipe.app import serving
 from voicepipe.config import Config
-from voicepipe.engines.base import Engines
-from voicepipe.engines.table import load
 from voicepipe.wire import messages as wire
 from voicepipe.wire.native import encode_client
 
@@ -31,10 +31,7 @@ MOST = 64
 async def refusals_ms(config: Config, knocks: int) -> list[float]:
     """Of each knock that was refused, from its intended instant to the answer; empty where nobody is refused."""
 
-    def engines() -> Engines:
-        return load(config.engines, None, sessions=config.limits.max_sessions, api_key=None)
-
-    async with serving(config, engines) as served, AsyncExitStack() as stack:
+    async with serving(config, partial(scripted_engines, config)) as served, AsyncExitStack() as stack:
         url = f"ws://127.0.0.1:{served.server.port}/v1/voice?refuse=http"
         talking = await stack.enter_async_context(_Talking())
         for _ in range(MOST):

@@ -42,10 +42,10 @@ from caller import Asked, Played, noise
 from crowd import play
 from curve import Series, write_svg
 from door import refusals_ms
+from replies import scripted_engines
 from street import walk
 
 from voicepipe.config import Config, parse_config
-from voicepipe.engines.table import load
 
 POLICIES = ("none", "deadline")
 ALL = ("none", "count", "token-bucket", "aimd", "gradient", "vegas", "deadline")
@@ -92,7 +92,7 @@ def config_of(policy: str, most: int) -> Config:
     return parse_config(
         {
             "port": 0,
-            "engines": {"kind": "scripted", "scripted": {"reply": "This is a scripted reply."}},
+            "engines": {"kind": "scripted"},
             "admission": {"policy": policy},
             "limits": {"max_sessions": most, "max_connections_per_address": 512, "max_connections": 512},
         }
@@ -106,8 +106,7 @@ def run(job: Job) -> Played:
 def walk_job(job: Job) -> Played:
     """In real time, on scripted engines."""
     config = job.config()
-    engines = partial(load, config.engines, None, sessions=config.limits.max_sessions, api_key=None)
-    return asyncio.run(walk(config, engines, job.calls(), noise, WARM_S, job.end))
+    return asyncio.run(walk(config, partial(scripted_engines, config), job.calls(), noise, WARM_S, job.end))
 
 
 # what is counted
