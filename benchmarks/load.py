@@ -27,21 +27,21 @@ import json
 import os
 import random
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil, inf, isfinite
 from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))  # the virtual loop is the tests'
 
 from arrivals import Call, Habits, arrivals
-from caller import Asked, Played, noise
+from caller import Played, noise
 from crowd import play
-from curve import Series, write_svg
 from door import refusals_ms
+from points import PROMISED, draw, met_rate, percentile, point, shown, table
+from real_load import real_sweep
 from replies import scripted_engines
 from street import walk
 
@@ -59,7 +59,6 @@ WARM_S = 40.0
 CHECK_S = 60.0
 """Of real time, beside the same calls in virtual time."""
 MOST_SESSIONS = 256
-PROMISED = 0.99
 LOOKED_AT = (6.0, 20.0)
 """Sessions between which 1x is looked for, and twice as closely as `STEP`."""
 STEP = 1.08
@@ -107,57 +106,6 @@ def walk_job(job: Job) -> Played:
     """In real time, on scripted engines."""
     config = job.config()
     return asyncio.run(walk(config, partial(scripted_engines, config), job.calls(), noise, WARM_S, job.end))
-
-
-# what is counted
-
-
-def counted(played: Iterable[Played]) -> list[Asked]:
-    return [asked for one in played for asked in one.asked if asked.counts]
-
-
-def met_rate(played: Iterable[Played]) -> float:
-    turns = counted(played)
-    return sum(asked.kept for asked in turns) / max(1, len(turns))
-
-
-def percentile(values: Sequence[float], q: float) -> float | None:
-    """Of all of them; None where there are none, and where it is infinite."""
-    if not values:
-        return None
-    value = sorted(values)[min(len(values) - 1, ceil(q * len(values)) - 1)]
-    return round(value, 1) if isfinite(value) else None
-
-
-def point(policy: str, offered: float, jobs: Sequence[Job], played: Sequence[Played]) -> dict[str, Any]:
-    turns = counted(played)
-    kept = sum(asked.kept for asked in turns)
-    verdicts = [asked.record.verdict.value for asked in turns if asked.record is not None]
-    refused = sum(sum(one.refused.values()) for one in played)
-    admitted = sum(one.admitted for one in played)
-    felt_ms = [1000 * asked.felt_s for asked in turns]
-    rates = [met_rate([one]) for one in played]
-    goodputs = [sum(a.kept for a in counted([one])) / job.seconds for job, one in zip(jobs, played, strict=True)]
-    return {
-        "policy": policy,
-        "offered": offered,
-        "admitted": admitted,
-        "met_rate": round(kept / max(1, len(turns)), 4),
-        "met_rate_seeds": [round(min(rates), 4), round(max(rates), 4)],
-        "goodput": round(kept / sum(job.seconds for job in jobs), 3),
-        "goodput_seeds": [round(min(goodputs), 3), round(max(goodputs), 3)],
-        "refused": refused,
-        "refused_rate": round(refused / max(1, refused + admitted), 4),
-        "refused_turns": verdicts.count("refused"),
-        "masked": verdicts.count("masked"),
-        "degraded": verdicts.count("degraded"),
-        "refusal_p99_ms": None,
-        "felt_p50_ms": percentile(felt_ms, 0.5),
-        "felt_p99_ms": percentile(felt_ms, 0.99),
-        "turns": len(turns),
-        "most_sessions": max(one.most for one in played),
-        "false_admits": round(1 - kept / max(1, len(turns)), 4),
-    }
 
 
 # false rejects
@@ -233,7 +181,7 @@ def sweep(args: argparse.Namespace) -> dict[str, Any]:
             for offered in args.offered:
                 jobs = jobs_at(policy, offered, one, args)
                 played = list(pool.map(run, jobs))
-                points.append(point(policy, offered, jobs, played))
+                points.append(point(policy, offered, [job.seconds for job in jobs], played))
                 note(json.dumps(points[-1]))
                 if policy == "deadline":
                     of_deadline += list(zip(jobs, played, strict=True))
@@ -264,56 +212,10 @@ def check(one: float, seconds: float) -> list[dict[str, Any]]:
     fields = ("admitted", "refused", "turns", "met_rate", "goodput", "felt_p50_ms", "felt_p99_ms")
     rows = []
     for name, played in sides.items():
-        row = point("deadline", 1.0, [job], [played])
+        row = point("deadline", 1.0, [job.seconds], [played])
         rows.append({"time": name, **{field: row[field] for field in fields}})
         note(json.dumps(rows[-1]))
     return rows
-
-
-def shown(points: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What `deadline` is to show, and whether it does: value, bound, held."""
-    own = {one["offered"]: one for one in points if one["policy"] == "deadline"}
-    if not own:
-        return {}
-    peak = max(one["goodput"] for one in own.values())
-    best = max(points, key=lambda one: one["goodput"])
-    kept = [one["goodput"] for one in points if one["met_rate"] >= PROMISED]
-    refusals = [one["refusal_p99_ms"] for one in own.values() if one["refusal_p99_ms"] is not None]
-    rows = {
-        "met_rate, the least": (min(one["met_rate"] for one in own.values()), PROMISED),
-        f"peak goodput over the best ({best['policy']} at {best['offered']}x)": (peak / best["goodput"], 0.9),
-        "peak goodput over the best of points that keep 99 %": (peak / max(kept, default=inf), 0.9),
-    }
-    if 2.0 in own:
-        rows["goodput at 2x over its peak"] = (own[2.0]["goodput"] / peak, 0.95)
-    told = {name: [round(value, 4), bound, value >= bound] for name, (value, bound) in rows.items()}
-    if 0.5 in own:
-        rate = own[0.5]["refused_rate"]
-        told["refused at 0.5x"] = [rate, 0.01, rate <= 0.01]
-    if refusals:
-        told["refusals p99, ms"] = [max(refusals), 10.0, max(refusals) < 10.0]
-    return told
-
-
-# telling
-
-
-def table(points: Sequence[dict[str, Any]]) -> str:
-    heads = ("policy", "offered", "turns", "admitted", "refused", "met_rate", "met_rate_seeds", "goodput")
-    heads += ("goodput_seeds", "masked", "felt_p50_ms", "felt_p99_ms", "refusal_p99_ms")
-    rows = [heads, *([str(one[head]) for head in heads] for one in points)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-
-
-def draw(path: Path, points: Sequence[dict[str, Any]]) -> None:
-    series = []
-    for policy in dict.fromkeys(one["policy"] for one in points):
-        own = [one for one in points if one["policy"] == policy]
-        name = f"{policy}: {100 * min(one['met_rate'] for one in own):.0f} % in time at worst"
-        series.append(Series(name, tuple((one["offered"], one["goodput"], "") for one in own), line=True))
-    title = "Turns in time per second, under load"
-    write_svg(path, series, title, "offered load (1: without admission, 1 % are late)", "turns in time per second")
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -322,6 +224,9 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--policies", type=lambda text: tuple(text.split(",")), help="instead, by name")
     parser.add_argument("--turns", type=int, help=f"per point, over all seeds (default: {TURNS}, {TURNS_FULL})")
     parser.add_argument("--one", type=float, help="sessions at 1x, instead of looking for it")
+    parser.add_argument("--engines", choices=("scripted", "default"), default="scripted")
+    parser.add_argument("--budget-ms", type=float, default=200.0, help="with default engines (default: 200 ms)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="per point with default engines (default: 60)")
     parser.add_argument("--knocks", type=int, default=300, help="at the door of each policy; 0: none")
     parser.add_argument("--rejects", type=int, default=8, help="refused sessions that are played again")
     parser.add_argument("--check", type=float, default=CHECK_S, help="seconds of one point in real time; 0: none")
@@ -339,7 +244,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     args = arguments()
-    summary = sweep(args)
+    summary = sweep(args) if args.engines == "scripted" else real_sweep(args)
     print(table(summary["points"]))
     for name, (value, bound, held) in summary["shown"].items():
         print(f"{'holds' if held else 'NOT':>6}  {name}: {value} ({bound})")
