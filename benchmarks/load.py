@@ -74,10 +74,11 @@ class Job:
     seed: int
     cap: int
     """Of `count`: sessions that fit, as somebody has found out who knows 1x."""
+    enforcement: str = "degrade"
     habits: Habits = HABITS
 
     def config(self) -> Config:
-        return config_of(self.policy, self.cap if self.policy == "count" else MOST_SESSIONS)
+        return config_of(self.policy, self.cap if self.policy == "count" else MOST_SESSIONS, self.enforcement)
 
     def calls(self) -> list[Call]:
         return arrivals(self.sessions, WARM_S + self.seconds, self.habits, self.seed)
@@ -87,10 +88,11 @@ class Job:
         return WARM_S + self.seconds
 
 
-def config_of(policy: str, most: int) -> Config:
+def config_of(policy: str, most: int, enforcement: str = "degrade") -> Config:
     return parse_config(
         {
             "port": 0,
+            "enforcement": enforcement,
             "engines": {"kind": "scripted"},
             "admission": {"policy": policy},
             "limits": {"max_sessions": most, "max_connections_per_address": 512, "max_connections": 512},
@@ -169,7 +171,7 @@ def jobs_at(policy: str, offered: float, one: float, args: argparse.Namespace) -
     """The same calls for every policy. Above 1x there are more of them than are served in time."""
     turn_s = HABITS.session_s / HABITS.turns
     seconds = args.turns * turn_s / (one * min(offered, 1.25)) / len(args.seeds)
-    return [Job(policy, offered, one * offered, seconds, seed, round(one)) for seed in args.seeds]
+    return [Job(policy, offered, one * offered, seconds, seed, round(one), args.enforcement) for seed in args.seeds]
 
 
 def sweep(args: argparse.Namespace) -> dict[str, Any]:
@@ -196,6 +198,7 @@ def sweep(args: argparse.Namespace) -> dict[str, Any]:
         "one_sessions": round(one, 2),
         "engines": "scripted",
         "sweep": "virtual time",
+        "enforcement": args.enforcement,
         "seeds": list(args.seeds),
         "false_rejects": wrong,
         "correction": [round(played.correction or 0.0, 2) for _, played in of_deadline],
@@ -225,6 +228,12 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--turns", type=int, help=f"per point, over all seeds (default: {TURNS}, {TURNS_FULL})")
     parser.add_argument("--one", type=float, help="sessions at 1x, instead of looking for it")
     parser.add_argument("--engines", choices=("scripted", "default"), default="scripted")
+    parser.add_argument(
+        "--enforcement",
+        choices=("degrade", "enforce", "observe"),
+        default="degrade",
+        help="enforce: a turn without content at its deadline is refused (scripted engines)",
+    )
     parser.add_argument("--budget-ms", type=float, default=200.0, help="with default engines (default: 200 ms)")
     parser.add_argument("--seconds", type=float, default=60.0, help="per point with default engines (default: 60)")
     parser.add_argument("--knocks", type=int, default=300, help="at the door of each policy; 0: none")

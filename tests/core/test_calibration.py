@@ -20,16 +20,17 @@ def test_at_first_half_as_many_again_are_expected() -> None:
     assert Calibration().factor == 1.5
 
 
-def test_what_happens_as_predicted_changes_nothing() -> None:
-    assert after(20_000, 0.01, late_every=100) == pytest.approx(1.06, abs=0.03)
+def test_what_happens_as_predicted_leaves_the_doubt_alone() -> None:
+    """34 late turns may have been 40."""
+    assert after(20_000, 0.01, late_every=100) == pytest.approx(1.17, abs=0.03)
 
 
 def test_three_times_as_many_late_turns_are_learnt() -> None:
-    assert 2.6 < after(20_000, 0.01, late_every=33) < 3.1
+    assert 2.8 < after(20_000, 0.01, late_every=33) < 3.2
 
 
 def test_one_late_turn_out_of_nowhere_is_no_trend() -> None:
-    assert after(1, 0.0, late_every=1) == pytest.approx(1.75)
+    assert after(1, 0.0, late_every=1) == pytest.approx((5.0 + 5.0**0.5) / 4.0)
 
 
 def test_it_forgets() -> None:
@@ -39,7 +40,7 @@ def test_it_forgets() -> None:
     assert calibration.factor == MOST
     for _ in range(20_000):
         calibration.on_turn(0.01, late=False)
-    assert calibration.factor < 0.8
+    assert calibration.factor == LEAST
 
 
 @given(st.lists(st.tuples(st.floats(0.0, 1.0), st.booleans()), max_size=300))

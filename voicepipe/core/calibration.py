@@ -1,17 +1,20 @@
 """How far a predicted share of late turns is from what happens: learnt, slowly, between two bounds.
 
-    factor = (PRIOR_LATE + late turns) / (PRIOR_PREDICTED + what was predicted for them)
+    factor = (late + sqrt(late)) / predicted
 
-Both sums forget, by 1/e after `MEMORY` turns: at one late turn in a hundred those hold some thirty late ones, give
-or take six by chance. The prior is a few hundred turns of which half as many again were late as had been predicted.
-Whatever is seen, the factor stays within `LEAST` and `MOST`: a run of bad luck does not shut the door, and a run of
-good luck does not take it off its hinges. No time of its own.
+with `PRIOR` turns on both sides to begin with. Both sums forget, by 1/e after `MEMORY` turns: at one late turn in a
+hundred those hold some thirty late ones, and by chance six more or fewer. A promise is to be kept all the same, so
+that one standard deviation more is taken for what happens. Whatever is seen, the factor stays within `LEAST` and
+`MOST`: a run of bad luck does not shut the door, and a run of good luck does not take it off its hinges. No time of
+its own.
 """
 
 from __future__ import annotations
 
+from math import sqrt
+
 MEMORY = 3000
-PRIOR_LATE, PRIOR_PREDICTED = 6.0, 4.0
+PRIOR = 4.0
 LEAST, MOST = 0.5, 4.0
 
 
@@ -28,4 +31,5 @@ class Calibration:
     @property
     def factor(self) -> float:
         """What a prediction is to be multiplied by."""
-        return min(max((PRIOR_LATE + self._late) / (PRIOR_PREDICTED + self._predicted), LEAST), MOST)
+        late = PRIOR + self._late
+        return min(max((late + sqrt(late)) / (PRIOR + self._predicted), LEAST), MOST)

@@ -16,11 +16,14 @@ from math import exp
 
 from voicepipe.core.events import Timing, TurnRecord, Work, WorkClass, WorkKind
 
-MEMORY_S = 300.0
-"""Session time after which a chunk or turn counts by 1/e: some fifty turns."""
+MEMORY_S = 1200.0
+"""Session time after which a chunk or turn counts by 1/e: some two hundred turns."""
 PRIOR_S = 60.0
-NEWEST_WEIGHT = 0.05
-"""Of the newest turn in costs and in the hit rate."""
+NEWEST_WEIGHT = 0.01
+"""Of the newest turn in costs and in the hit rate, once there have been more than a hundred. The risk hangs on costs
+steeply: with them a twentieth off, a session or two more or fewer are let in."""
+PRIOR_TURNS = 10
+"""Without a hit, that a hit rate begins with."""
 KEPT_CHUNKS = 256
 """Per session, for turns that have not ended; and of lower classes, for how long one may block."""
 _LISTENING = frozenset({WorkKind.PARTIAL, WorkKind.FINAL, WorkKind.JUDGE})
@@ -122,7 +125,7 @@ class Demand:
         self._turns = turns
         self._needed_s = turns * (2.0 * expected.turn_s + decodes_s)  # the rest of the answer: as much again
         self._listening_s = turns * decodes_s
-        self._hit_rate = 0.0
+        self._hit_rate, self._hits_of = 0.0, PRIOR_TURNS
         self._hit, self._miss = _Cost(expected.turn_s), _Cost(expected.turn_s)
         self._blocking.clear()
         self._blocking.append(expected.decode_s)
@@ -164,7 +167,8 @@ class Demand:
             self._listening_s = max(0.0, self._listening_s - heard_s)
             hit = record.speculation.hit
             (self._hit if hit else self._miss).learn(path_s, shared_s)
-            self._hit_rate += NEWEST_WEIGHT * (hit - self._hit_rate)
+            self._hits_of += 1
+            self._hit_rate += max(NEWEST_WEIGHT, 1.0 / self._hits_of) * (hit - self._hit_rate)
         while chunks and chunks[0][0].turn <= record.turn:
             chunks.popleft()
 
