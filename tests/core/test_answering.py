@@ -137,15 +137,6 @@ def test_an_answer_to_what_does_not_sound_finished_stays_a_guess() -> None:
     assert talk.asked[WorkKind.THINK].klass is WorkClass.SPECULATION
 
 
-def test_audio_beyond_the_first_is_not_due_before_it_can_be_heard() -> None:
-    """The turn has its content; nobody's turn waits for more of it."""
-    talk = Talk().until_final()
-    talk.think("One two. Three.", 1.03, last=True)
-    talk.say(0.1, 1.05)
-    more = talk.asked[WorkKind.SPEAK]
-    assert (more.klass, more.deadline) == (WorkClass.SPECULATION, None)
-
-
 @pytest.mark.parametrize("text", ["What is going on", "Is it for the?", "bread, milk, sugar,"])
 def test_what_sounds_unfinished_is_not_answered_yet(text: str) -> None:
     """It is read, where it is long enough."""

@@ -42,15 +42,8 @@ class Waiter:
 
     @property
     def latest_start(self) -> float:
-        return inf if self.deadline == inf else self.deadline - self.to_go_s
-
-    @property
-    def deadline(self) -> float:
-        return inf if self.is_text or self.work.deadline is None else self.work.deadline
-
-    @property
-    def to_go_s(self) -> float:
-        return (self.work.expected_s or self.work.bound_s) + self.work.remaining_s
+        work = self.work
+        return inf if self.is_text or work.deadline is None else work.deadline - work.remaining_s - work.bound_s
 
     def waits_since(self, now: float) -> float | None:
         """From when its patience counts; None while it can meet a deadline."""
@@ -62,7 +55,7 @@ class Waiter:
         """Smaller goes first; equals in the order in which they came."""
         work, since = self.work, self.waits_since(now)
         if since is None:
-            return work.klass, 1, floor(self.deadline / GRID_S), self.to_go_s or inf
+            return work.klass, 1, floor(self.latest_start / GRID_S), work.bound_s or inf
         if since + AGE_LIMIT_S <= now:
             return work.klass, 0, since
         return work.klass, 2 if self.latest_start == inf else 3, since
@@ -89,13 +82,12 @@ class Model:
         return min(starts) - self.now >= (work.bound_s or inf) + MARGIN_S
 
     def passes_its_own(self, one: Waiter, lane: str) -> bool:
-        """It is in time, and an earlier work of its session and class is not, or is due no later."""
+        """It is in time, and an earlier work of its session and class is not."""
         if one.latest_start == inf or one.latest_start < self.now:
             return False
         before = self.waiting[lane][: self.waiting[lane].index(one)]
         own = [w for w in before if w.work.session == one.work.session and self.are_peers(w, one)]
-        timed = [waiter for waiter in own if waiter.deadline < inf]
-        return any(w.latest_start < self.now or w.deadline <= one.deadline for w in timed)
+        return any(waiter.latest_start < self.now for waiter in own)
 
     def first(self, lane: str) -> Waiter | None:
         # min() keeps the first of equals, and the list is in order of arrival.
@@ -144,10 +136,10 @@ class Model:
         assert self.allowed(one.work)
         assert not self.passes_its_own(one, lane)
         peers = [w for w in others if self.are_peers(w, one) and not self.passes_its_own(w, lane)]
-        in_time = [waiter.deadline for waiter in peers if self.now <= waiter.latest_start < inf]
+        in_time = [waiter.latest_start for waiter in peers if self.now <= waiter.latest_start < inf]
         since = one.waits_since(self.now)
         if since is None:
-            assert not [deadline for deadline in in_time if deadline <= one.deadline - GRID_S]
+            assert not [start for start in in_time if start <= one.latest_start - GRID_S]
         else:
             assert not in_time or since + AGE_LIMIT_S <= self.now
         assert one is self.first(lane)

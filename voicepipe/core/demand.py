@@ -20,8 +20,8 @@ MEMORY_S = 1200.0
 """Session time after which a chunk or turn counts by 1/e: some two hundred turns."""
 PRIOR_S = 60.0
 NEWEST_WEIGHT = 0.01
-"""Of the newest turn in costs and in the hit rate, once there have been more than a hundred. The risk hangs on costs
-steeply: with them a twentieth off, a session or two more or fewer are let in."""
+"""Of the newest turn in costs and in the hit rate, once there have been more than a hundred. The risk hangs on
+costs steeply: with them a twentieth off, a session or two more or fewer are let in."""
 PRIOR_TURNS = 10
 """Without a hit, that a hit rate begins with."""
 KEPT_CHUNKS = 256

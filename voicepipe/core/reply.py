@@ -303,10 +303,10 @@ class Reply:
         )
 
     def _deadline(self, now: float) -> float | None:
-        """The turn's until there is content to be sent; after that, when playback would run dry, once it plays."""
-        if not self.playout.has_content:
-            return self._ledger.deadline
-        return now + self.playout.ahead_s(now) if self._released else None
+        """The turn's until there is content to be sent; after that, when playback would run dry."""
+        if self._released and self.playout.has_content:
+            return now + self.playout.ahead_s(now)
+        return self._ledger.deadline
 
     def _klass(self, now: float) -> WorkClass:
         if not self._released:

@@ -4,14 +4,14 @@ A lane runs `capacity` chunks at a time and never takes one back. Every submitte
 `Run`, `Discard` or `Reject`. Who goes first is decided when a lane has room, with that instant's `now`:
 
 1. The lower class.
-2. Within a class the earlier deadline, counted on a grid of 5 ms; on the same point of the grid what has less to
-   do until then (expected_s + remaining_s), then the earlier. "Within 5 ms of each other" would not be transitive:
-   of three works 4 ms apart it ties the first to the second and the second to the third, but not the first to the
-   third. Points of a grid are, so this is a total order.
-3. After those, what has no deadline; after that, what can no longer be expected to meet its own, so that one late
-   turn does not make the next one late. Both in the order in which they came (the late: in which they became
-   late), and ahead of everything in their class once they have waited `AGE_LIMIT_S`, so that they do not starve.
-   What is in time does not pass an earlier work of its own session that is late, or due no later (`core.waiting`).
+2. Within a class the earlier latest start (deadline - remaining_s - bound_s), counted on a grid of 5 ms; on the
+   same point of the grid the shorter bound, then the earlier. "Within 5 ms of each other" would not be
+   transitive: of three works 4 ms apart it ties the first to the second and the second to the third, but not the
+   first to the third. Points of a grid are, so this is a total order.
+3. After those, what has no deadline; after that, what can no longer meet its own, so that one late turn does not
+   make the next one late. Both in the order in which they came (the late: in which they became late), and ahead
+   of everything in their class once they have waited `AGE_LIMIT_S`, so that they do not starve. What is in time
+   does not pass an earlier work of its own session that is late (`core.waiting`).
 
 Background runs only in slack: nothing else waits on its lane, and no turn that has announced a start (`on_reserve`)
 would be made late by its bound. Where it may have several sizes, it gets the largest that fits.

@@ -7,7 +7,7 @@ deadline:
 
 with x what the turn that has the device still takes. The smallest x that some j allows is what can be spared. What
 is late whatever x is does not count: it runs after those that can be in time. Needs are expected service, up to the
-first content (`core.waiting.to_go_s`); O(n log n) in the turns that wait, of which there are a handful.
+first content; O(n log n) in the turns that wait, of which there are a handful.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from voicepipe.core.events import Work
-from voicepipe.core.waiting import to_go_s
+
+
+def to_go_s(work: Work) -> float:
+    """Expected service until what the deadline is about is done; the chunk's bound stands for what nobody has
+    foretold."""
+    return (work.expected_s or work.bound_s) + work.remaining_s
 
 
 def spare_s(waiting: Iterable[Work], now: float) -> float | None:

@@ -1,12 +1,9 @@
 """What waits on one lane in one class, and which of it goes first.
 
-In time goes by the deadline, then what has no deadline, then what can no longer meet its own; the last two in
-the order in which they came, or became late, and first of all once they have waited `AGE_LIMIT_S`. By the deadline,
-and not by the latest start: of two turns that are due together, the one that has waited has the earlier latest
-start, so that they would take turns and both be late where one could have been in time.
-
-What is in time does not pass an earlier work of its own session that is late, or due no later: the thoughts about a
-reply's second clause are short, and the turn waits for the sound of the first.
+In time goes by the latest start, then what has no deadline, then what can no longer meet its own; the last two in
+the order in which they came, or became late, and first of all once they have waited `AGE_LIMIT_S`. What is in time
+does not pass an earlier work of its own session that is late: the thoughts about a reply's second clause are short,
+and still in time by themselves when the sound of the first clause, which the turn waits for, is not any more.
 """
 
 from __future__ import annotations
@@ -19,25 +16,15 @@ from math import inf
 from voicepipe.core.events import Work
 
 GRID_S = 0.005
-"""Deadlines closer than this are no reason to let what is done soon wait for what takes long."""
+"""Latest starts closer than this are no reason to let a short chunk wait for a long one."""
 AGE_LIMIT_S = 1.0
 """Waiting time after which what is late, or has no deadline, goes first in its class. Each such work takes one
 chunk a second from those in time, at most."""
 
 
-def to_go_s(work: Work) -> float:
-    """Expected service until what the deadline is about is done. Without a forecast the bound stands for it: being
-    late by a bound that one chunk in a hundred reaches is not being late."""
-    return (work.expected_s or work.bound_s) + work.remaining_s
-
-
-def _deadline(work: Work) -> float:
-    return inf if work.deadline is None else work.deadline
-
-
 def latest_start(work: Work) -> float:
-    """Scheduler time after which the work, begun, is expected to miss its deadline; infinite without one."""
-    return inf if work.deadline is None else work.deadline - to_go_s(work)
+    """Scheduler time after which the work, begun, would miss its deadline; infinite without one."""
+    return inf if work.deadline is None else work.deadline - work.remaining_s - work.bound_s
 
 
 @dataclass(slots=True)
@@ -65,13 +52,13 @@ class Queue:
         """`is_line`: first come, first served, whatever the deadlines."""
         self._is_line = is_line
         self._timed: list[_Entry] = []
-        """By deadline; may hold late ones, until `first` comes upon them."""
+        """By latest start; may hold late ones, until `first` comes upon them."""
         self._untimed: list[_Entry] = []
         """By arrival."""
         self._late: list[_Entry] = []
         """By when they became late, or arrived."""
         self._behind: dict[str, list[_Entry]] = {}
-        """Per session, what is in time and would pass an earlier work of its own that it must not."""
+        """Per session, what is in time and would pass an earlier work of its own that is late."""
         self._due: dict[str, dict[int, Waiting]] = {}
         """Per session and by serial number, all that has a deadline."""
         self._living = 0
@@ -82,13 +69,13 @@ class Queue:
     def push(self, waiting: Waiting) -> None:
         waiting.queue = self
         self._living += 1
-        deadline = None if self._is_line else waiting.work.deadline
-        if deadline is None:
+        start = inf if self._is_line else latest_start(waiting.work)
+        if start == inf:
             place = waiting.queued if waiting.place is None else waiting.place
             heappush(self._untimed, (place, 0.0, waiting.serial, waiting))
         else:
-            # What nobody has foretold may be long: it does not pass what is known.
-            heappush(self._timed, (deadline // GRID_S, to_go_s(waiting.work) or inf, waiting.serial, waiting))
+            # An undeclared bound may be long: it does not pass a declared one.
+            heappush(self._timed, (start // GRID_S, waiting.work.bound_s or inf, waiting.serial, waiting))
             self._due.setdefault(waiting.work.session, {})[waiting.serial] = waiting
 
     def remove(self, waiting: Waiting) -> None:
@@ -121,7 +108,7 @@ class Queue:
             if (start := latest_start(waiting.work)) < now:
                 heappop(timed)
                 heappush(late, (max(waiting.queued, start), 0.0, waiting.serial, waiting))
-            elif self._follows(waiting, now):
+            elif self._follows_late(waiting, now):
                 self._behind.setdefault(waiting.work.session, []).append(heappop(timed))
             else:
                 break
@@ -133,13 +120,9 @@ class Queue:
             return timed[0][-1]
         return patient[0][-1] if patient else None
 
-    def _follows(self, waiting: Waiting, now: float) -> bool:
-        """Something of its own session goes before it."""
-        return any(
-            other.serial < waiting.serial
-            and (_deadline(other.work) <= _deadline(waiting.work) or latest_start(other.work) < now)
-            for other in self._due[waiting.work.session].values()
-        )
+    def _follows_late(self, waiting: Waiting, now: float) -> bool:
+        due = self._due[waiting.work.session].values()
+        return any(other.serial < waiting.serial and latest_start(other.work) < now for other in due)
 
     def _has(self, heap: list[_Entry]) -> bool:
         """Whether the heap has a living entry; it is on top then."""
