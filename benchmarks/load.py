@@ -49,13 +49,13 @@ from voicepipe.config import Config, parse_config
 
 POLICIES = ("none", "deadline")
 ALL = ("none", "count", "token-bucket", "aimd", "gradient", "vegas", "deadline")
-OFFERED, OFFERED_FULL = (0.5, 1.0, 2.0, 3.0), (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
-TURNS, TURNS_FULL = 450, 3000
+OFFERED, OFFERED_FULL = (0.5, 1.0, 2.0, 3.0), (0.5, 1.0, 1.5, 2.0, 3.0)
+TURNS, TURNS_FULL = 300, 900
 """Per point, as far as they are admitted."""
-SEEDS, SEEDS_FULL = (101, 102, 103), (101, 102, 103, 104, 105, 106)
+FIRST_SEED, SEEDS = 101, 3
 HABITS = Habits()
-WARM_S = 40.0
-"""One session's length and a half, not counted."""
+WARM_S = 30.0
+"""A little more than a session lasts; not counted."""
 CHECK_S = 60.0
 """Of real time, beside the same calls in virtual time."""
 MOST_SESSIONS = 256
@@ -210,7 +210,7 @@ def sweep(args: argparse.Namespace) -> dict[str, Any]:
 
 def check(one: float, seconds: float) -> list[dict[str, Any]]:
     """`deadline` at 1x, the same calls in virtual and in real time."""
-    job = Job("deadline", 1.0, one, seconds, SEEDS[0], round(one))
+    job = Job("deadline", 1.0, one, seconds, FIRST_SEED, round(one))
     sides = {"virtual": run(job), "real": walk_job(job)}
     fields = ("admitted", "refused", "turns", "met_rate", "goodput", "felt_p50_ms", "felt_p99_ms")
     rows = []
@@ -237,14 +237,16 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--budget-ms", type=float, default=200.0, help="with default engines (default: 200 ms)")
     parser.add_argument("--seconds", type=float, default=60.0, help="per point with default engines (default: 60)")
     parser.add_argument("--knocks", type=int, default=300, help="at the door of each policy; 0: none")
-    parser.add_argument("--rejects", type=int, default=8, help="refused sessions that are played again")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many, from {FIRST_SEED} on")
+    parser.add_argument("--rejects", type=int, help="refused sessions that are played again (default: 4, 24)")
     parser.add_argument("--check", type=float, default=CHECK_S, help="seconds of one point in real time; 0: none")
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="of the sweep")
     parser.add_argument("--plot", type=Path, metavar="F", help="draw goodput over load, as SVG")
     args = parser.parse_args(argv)
     args.policies = args.policies or (ALL if args.full else POLICIES)
     args.turns = args.turns or (TURNS_FULL if args.full else TURNS)
-    args.seeds = SEEDS_FULL if args.full else SEEDS
+    args.seeds = tuple(range(FIRST_SEED, FIRST_SEED + args.seeds))
+    args.rejects = args.rejects or (24 if args.full else 4)
     args.offered = OFFERED_FULL if args.full else OFFERED
     if not set(args.policies) <= set(ALL):
         parser.error(f"--policies are some of {', '.join(ALL)}")
