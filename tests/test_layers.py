@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core.budget": ("core.acknowledge", "core.blame", "core.cost", "core.events"),
     "core.admission": ("core.limits", "core.outcomes", "core.policies", "core.quotas", "core.room"),
     "core.waiting": ("core.events",),
-    "core.turn_demand": ("core.events",),
+    "core.turn_demand": ("core.events", "core.waiting"),
     "core.scheduler": (
         "core.admission",
         "core.budget",

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voicepipe.core.events import Work, WorkClass, WorkKind
-from voicepipe.core.turn_demand import spare_s, to_go_s
+from voicepipe.core.turn_demand import spare_s
+from voicepipe.core.waiting import to_go_s
 
 
 def turn(number: int, deadline: float | None, left_s: float) -> Work:

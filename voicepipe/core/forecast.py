@@ -168,14 +168,13 @@ class Forecaster:
 
     def price(self, work: Work, load: Load, way: Way | None = None, *, others_wait: bool = False) -> Work:
         """The work with its load, its bound (0 while nothing of its key is known) and what must follow it. `way`:
-        of the reply that a THINK belongs to, while it has no clause, or that a FINAL is to
-        confirm. `others_wait`: for the same lane."""
+        of the reply that a THINK belongs to, where that has no clause yet. `others_wait`: for the same lane."""
         if others_wait and load.variant == DECODE:
             load = replace(load, variant=COLD_DECODE)
         key, size = self.key(work.kind, load), _size(load)
         remaining_s = 0.0
         if work.kind is WorkKind.FINAL:
-            remaining_s = self.outlook().left_s(way or Way())
+            remaining_s = self.outlook().left_s(Way())
         elif work.kind is WorkKind.THINK and way is not None:
             remaining_s = self.outlook().left_s(way.after(self._costs.mean_s(key, size) or 0.0))
         bound_s, mean_s = self._costs.bound_s(key, size) or 0.0, self._costs.mean_s(key, size) or 0.0

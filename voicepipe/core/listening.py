@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from voicepipe.core.answering import Answering
 from voicepipe.core.events import (
     Lull,
     PartialTranscript,
-    Submit,
     Timing,
     TurnCommand,
     Voiced,
@@ -41,13 +38,13 @@ class Listening:
             case Ahead() as ahead:
                 return self.on_heard(turn, ahead, now)
             case commands:
-                return [_with_way(turn, command) for command in commands]
+                return commands
 
     def on_pause(self, turn: Turn, at: int | None, speech_end: float, now: float) -> list[TurnCommand]:
         """Speech ended at `speech_end`; the first silent frame begins at sample `at`, where there is one."""
         turn.ledger.on_soft_end(speech_end, now)
         turn.progress = now
-        commands = [_with_way(turn, command) for command in turn.utterance.on_pause(at)]
+        commands = turn.utterance.on_pause(at)
         if turn.utterance.awaiting_final and not commands:  # a decode that was asked for before brings the text
             commands.append(self._numbers.promote_ahead(turn.ledger.deadline, WorkKind.FINAL))
         text = turn.utterance.text
@@ -73,13 +70,6 @@ class Listening:
     def _on_final(self, turn: Turn, text: str, now: float) -> list[TurnCommand]:
         turn.ledger.on_asr_final(now)
         return self._answering.on_final(turn, text, now)
-
-
-def _with_way(turn: Turn, command: TurnCommand) -> TurnCommand:
-    """What is left to do behind a decode: nothing twice, if it brings what the reply ahead answers."""
-    if isinstance(command, Submit) and turn.reply is not None:
-        return replace(command, way=turn.reply.way)
-    return command
 
 
 def _told(turn: Turn, partial: Partial | None) -> list[TurnCommand]:

@@ -4,7 +4,7 @@ A lane runs `capacity` chunks at a time and never takes one back. Every submitte
 `Run`, `Discard` or `Reject`. Who goes first is decided when a lane has room, with that instant's `now`:
 
 1. The lower class.
-2. Within a class the earlier latest start (deadline - remaining_s - bound_s), counted on a grid of 5 ms; on the
+2. Within a class the earlier latest start (deadline - remaining_s - expected_s), counted on a grid of 5 ms; on the
    same point of the grid the shorter bound, then the earlier. "Within 5 ms of each other" would not be
    transitive: of three works 4 ms apart it ties the first to the second and the second to the third, but not the
    first to the third. Points of a grid are, so this is a total order.

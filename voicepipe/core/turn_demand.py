@@ -15,12 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from voicepipe.core.events import Work
-
-
-def to_go_s(work: Work) -> float:
-    """Expected service until what the deadline is about is done; the chunk's bound stands for what nobody has
-    foretold."""
-    return (work.expected_s or work.bound_s) + work.remaining_s
+from voicepipe.core.waiting import to_go_s
 
 
 def spare_s(waiting: Iterable[Work], now: float) -> float | None:

@@ -15,7 +15,7 @@ class Submit:
     work: Work
     task: Think | Speak | Rehear | None = None
     way: Way | None = field(default=None, compare=False)
-    """Of the reply that a THINK belongs to, while it has no clause, or that a FINAL may confirm."""
+    """Of the reply that a THINK belongs to, while it has no clause."""
 
 
 @dataclass(frozen=True, slots=True)
