@@ -14,14 +14,14 @@ before it is done (k - 1) C + C_own + B after the first of those came, and late 
 
 of it (Lindley's recursion, written out). The other n - 1 sessions end one turn in that window each with probability
 lambda w_k, independently, so that P(late) <= sum over k of P(Binomial(n - 1, lambda w_k) >= k - 1): exact tails,
-and a union bound over k. C is what a turn costs others after its speech end, C_own what it costs itself: as often
-its mean plus as minus its mean deviation. Both are measured, apart for turns with and without a reply begun ahead,
-and weighted by how often that happens (`core.demand`). B is half the longest chunk of a lower class, which may have
-just begun or be about to end; D is the budget from where work can begin. Listening to the others gives way, to
-these turns and to all that sessions need: when decodes take longer, there are fewer of them. The correction is
-learnt from what becomes of turns (`core.calibration`). A window of D, as in the demand-bound test for simultaneous
-turns, would refuse far more than is late: two turns within 178 ms of each other are both in time where
-each takes 75.
+and a union bound over k. C is what a turn costs others after its speech end, each length counted as often as it
+lasts; C_own is what it costs itself: as often its mean plus as minus its mean deviation. Both are measured, apart
+for turns with and without a reply begun ahead, and weighted by how often that happens (`core.demand`). B is half
+the longest chunk of a lower class, which may have just begun or be about to end; D is the budget from where work
+can begin. Listening to the others gives way, to these turns and to all that sessions need: when decodes take
+longer, there are fewer of them. The correction is learnt from what becomes of turns (`core.calibration`). A
+window of D, as in the demand-bound test for simultaneous turns, would refuse far more than is late: two turns
+within 178 ms of each other are both in time where each takes 75.
 """
 
 from __future__ import annotations
