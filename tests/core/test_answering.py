@@ -479,3 +479,13 @@ def test_words_that_were_read_are_shown_as_they_were_written_then() -> None:
     commands = talk.silence(1.2, 2.7)
     assert commands[0] == FinalTranscript(1, "How long should I boil an egg?")
     assert talk.turns.snapshot().history[-1] == Line("user", "how long should I boil an egg?")
+
+
+def test_a_reply_that_is_begun_at_the_commit_is_no_guess() -> None:
+    """A typed turn's, and that of a turn whose attempts have run out: somebody waits for it already."""
+    talk = Talk()
+    talk.do(talk.turns.on_text("Hello there.", 1.0))
+    assert talk.asked[WorkKind.THINK].klass is WorkClass.STARTED
+    talk = Talk(attempts=Attempts(0, 0.0)).until_final("One is it.")
+    talk.silence(1.2, 4.7)
+    assert talk.asked[WorkKind.THINK].klass is WorkClass.STARTED

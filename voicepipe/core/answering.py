@@ -78,8 +78,8 @@ class Answering:
         ident = ReplyId(numbers.session, turn.number, epoch, numbers.revision)
         small = self._ladder.wants_small_model(turn, now)
         turn.reply = Reply(ident, self._settings.reply, turn.ledger, numbers.serial, turn.outlook)
-        in_pause = turn.phase is Phase.HEARING and turn.utterance.state is Speaking.PAUSE
-        turn.reply.awaited = in_pause and text is not None and sounds_finished(text)
+        in_pause = turn.utterance.state is Speaking.PAUSE and text is not None and sounds_finished(text)
+        turn.reply.awaited = in_pause or turn.phase is Phase.COMMITTED
         turn.progress = now
         turn.attempts += 1
         return self._reading.stop() + turn.reply.begin(tuple(lines), now, small=small)
