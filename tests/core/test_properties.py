@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import count
 
 from hypothesis import HealthCheck, settings
+from hypothesis import Phase as Step
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -507,6 +508,7 @@ def test_turns_keep_their_promises_in_every_order_of_events() -> None:
             deadline=None,
             derandomize=True,
             database=None,
+            phases=[Step.generate],  # making a failure small takes longer than a test may: it is told as found
             suppress_health_check=list(HealthCheck),
         ),
     )
