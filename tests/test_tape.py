@@ -51,6 +51,7 @@ from voicepipe.tape import (
     NOTHING,
     REQUIRED,
     SERIAL,
+    VERSION,
     Argument,
     End,
     Head,
@@ -311,7 +312,7 @@ def test_an_argument_that_may_be_none_may_be_none() -> None:
 # --- lines
 
 ENTRIES = [
-    Head(version=1, holds="words", voicepipe="0.1.0", python="3.11.7"),
+    Head(version=VERSION, holds="words", voicepipe="0.1.0", python="3.11.7"),
     Made(n=1, name="scheduler", component="Scheduler", args={"capacity": {"main": 1}}),
     Input(n=2, to="s1", on="on_timer", now=1.5, args={}, ids=(3, 4), out=[]),
     Input(n=3, to="s1", on="on_line", args={"line": {"Line": {"role": "user", "text": "Hi."}}}),

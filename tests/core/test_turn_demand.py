@@ -39,14 +39,14 @@ def test_who_is_late_anyhow_holds_nobody_up_and_is_owed_nothing() -> None:
 TURNS = st.lists(st.tuples(st.floats(0.0, 0.3), st.floats(0.001, 0.1)), max_size=6)
 
 
-def late_after(x: float, works: list[Work]) -> int:
-    """Turns that are late if somebody keeps the device for `x` from now on: earliest deadline first, the late ones
+def late_after(x: float, works: list[Work]) -> set[int]:
+    """Whose turns are late if somebody keeps the device for `x` from now on: earliest deadline first, the late ones
     last."""
-    at, late = x, 0
+    at, late = x, set()
     for work in sorted(works, key=lambda work: (work.deadline, to_go_s(work))):
         assert work.deadline is not None
-        if at + to_go_s(work) > work.deadline + 1e-9:
-            late += 1
+        if at + to_go_s(work) > work.deadline:
+            late.add(work.id)
         else:
             at += to_go_s(work)
     return late
@@ -55,10 +55,10 @@ def late_after(x: float, works: list[Work]) -> int:
 @given(TURNS)
 def test_what_is_spared_makes_nobody_late_and_more_does(turns: list[tuple[float, float]]) -> None:
     works = [turn(number, deadline, left_s) for number, (deadline, left_s) in enumerate(turns)]
+    late = late_after(0.0, works)
     spare = spare_s(works, 0.0)
     if spare is None:
-        assert late_after(0.0, works) == len(works)
+        assert late == set(range(len(works)))
     else:
-        assert late_after(spare - 1e-6 if spare > 1e-6 else 0.0, works) == late_after(0.0, works)
-        first = [work for work in works if work.deadline is not None and work.deadline >= to_go_s(work)]
-        assert first and spare >= 0.0
+        assert spare < 1e-6 or late_after(spare - 1e-6, works) == late
+        assert late_after(spare + 1e-6, works) - late
