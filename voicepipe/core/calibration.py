@@ -14,7 +14,7 @@ from __future__ import annotations
 from math import sqrt
 
 MEMORY = 3000
-PRIOR = 10.0
+PRIOR = 4.0
 LEAST, MOST = 0.5, 4.0
 
 

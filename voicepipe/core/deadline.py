@@ -3,7 +3,7 @@
 Four tests, in this order; the first that fails is the reason of the refusal. n counts the newcomer.
 
     utilisation   n (share - listening)                                             <= 0.7
-    burst         correction P(a turn is late because others ended just before it)  <= 0.01
+    burst         correction P(a turn is late because others ended just before it)  <= 0.0075
     memory        n (prompt + thinking + answer)                                    <= 0.9 pool, and n <= slots
     loop-lag      p99 of the event loop's lag                                       <  10 ms, then <= 5 ms again
 
@@ -16,12 +16,13 @@ of it (Lindley's recursion, written out). The other n - 1 sessions end one turn 
 lambda w_k, independently, so that P(late) <= sum over k of P(Binomial(n - 1, lambda w_k) >= k - 1): exact tails,
 and a union bound over k. C is what a turn costs others after its speech end, each length counted as often as it
 lasts; C_own is what it costs itself: as often its mean plus as minus its mean deviation. Both are measured, apart
-for turns with and without a reply begun ahead, and weighted by how often that happens (`core.demand`). B is half
-the longest chunk of a lower class, which may have just begun or be about to end; D is the budget from where work
-can begin. Listening to the others gives way, to these turns and to all that sessions need: when decodes take
-longer, there are fewer of them. The correction is learnt from what becomes of turns (`core.calibration`). A
-window of D, as in the demand-bound test for simultaneous turns, would refuse far more than is late: two turns
-within 178 ms of each other are both in time where each takes 75.
+for turns with and without a reply begun ahead, and weighted by how often that happens (`core.demand`); C_own with
+the time before the first chunk could be asked for. B is half the longest chunk of a lower class, which may have
+just begun or be about to end; D is the budget without the way to the client. Listening to the others gives way, to
+these turns and to all that sessions need: when decodes take longer, there are fewer of them. The correction is
+learnt from what becomes of turns (`core.calibration`). A window of D, as in the demand-bound test for simultaneous
+turns, would refuse far more than is late: two turns within 158 ms of each other are both in time where each takes
+75, the first of them 40 ms after its speech end.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ class Test(StrEnum):
 class DeadlineSettings:
     budget_s: float = 0.2
     """Speech end to audible content."""
-    overhead_s: float = 0.022
-    """The part of it in which nothing can be worked: from the speech end to the first chunk, and to the client."""
+    overhead_s: float = 0.002
+    """The part of it in which nothing can be worked: to the client."""
     utilisation: float = 0.7
     """Of the shared lane."""
-    late: float = 0.01
+    late: float = 0.0075
     """Turns that may be late because of others."""
     slots: int | None = None
     """Of the model, one per session; None: as many as are asked for."""

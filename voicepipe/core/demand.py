@@ -1,10 +1,11 @@
 """What sessions ask of a device, measured: the figures that `core.deadline` admits by.
 
 Everything is taken from chunks that have run and turns that have ended, so that it follows what speculation really
-saves: the cost of a turn is the service of its chunks *after its speech end*, up to its first content, averaged
-apart over turns whose reply had been begun ahead and turns whose reply had not, and weighted by how often either
-happens. Rates are per second of a session. They are sums that decay with session time, and begin with what the
-warm-up expects, which counts like `PRIOR_S` of a session. A component without time of its own.
+saves: the cost of a turn is the service of its chunks *after its speech end*, up to its first content, and for the
+turn itself the time before the first of them could be asked for as well; averaged apart over turns whose reply had
+been begun ahead and turns whose reply had not, and weighted by how often either happens. Rates are per second of a
+session. They are sums that decay with session time, and begin with what the warm-up expects, which counts like
+`PRIOR_S` of a session. A component without time of its own.
 """
 
 from __future__ import annotations
@@ -37,22 +38,24 @@ class Expected:
     """From speech end to the first audio, without speculation."""
     decode_s: float
     """One decode of what somebody says."""
-    turn_every_s: float = 8.0
-    """Three seconds of question, three of answer, and thought."""
+    begin_s: float = 0.04
+    """From speech end to the first chunk: a packet, and a frame of the VAD or the quiet that makes a lull."""
+    turn_every_s: float = 6.0
+    """Two seconds of question, two of answer, and thought: a brisk conversation."""
     decodes: float = 6.0
     """Per turn, while somebody speaks."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnCost:
-    """After its speech end. Seconds of service."""
+    """After its speech end. Seconds."""
 
     path_s: float = 0.0
-    """Of all its chunks: the turn itself waits for these."""
+    """Up to the first of its chunks, and of service of all of them: the turn itself waits for these."""
     path_deviation_s: float = 0.0
     """Mean distance of single turns from that."""
     shared_s: float = 0.0
-    """Of those on the shared lane: other turns wait for these."""
+    """Of service of those on the shared lane: other turns wait for these."""
 
     @property
     def square(self) -> float:
@@ -91,8 +94,8 @@ class DemandSnapshot:
 
 
 class _Cost:
-    def __init__(self, turn_s: float) -> None:
-        self._path_s = self._shared_s = turn_s
+    def __init__(self, path_s: float, shared_s: float) -> None:
+        self._path_s, self._shared_s = path_s, shared_s
         self._deviation_s = 0.0
         self._n = 0
 
@@ -126,7 +129,8 @@ class Demand:
         self._needed_s = turns * (2.0 * expected.turn_s + decodes_s)  # the rest of the answer: as much again
         self._listening_s = turns * decodes_s
         self._hit_rate, self._hits_of = 0.0, PRIOR_TURNS
-        self._hit, self._miss = _Cost(expected.turn_s), _Cost(expected.turn_s)
+        path_s = expected.begin_s + expected.turn_s
+        self._hit, self._miss = _Cost(path_s, expected.turn_s), _Cost(path_s, expected.turn_s)
         self._blocking.clear()
         self._blocking.append(expected.decode_s)
         self._seen = 0
@@ -158,10 +162,9 @@ class Demand:
             return
         begin, end = record.instants.speech_end, record.instants.sent
         if begin is not None and end is not None:
-            spans = [
-                (work.kind, _overlap_s(timing, begin, end)) for work, timing in chunks if work.turn == record.turn
-            ]
-            path_s = sum(span_s for _, span_s in spans)
+            own = [(work.kind, timing) for work, timing in chunks if work.turn == record.turn]
+            spans = [(kind, _overlap_s(timing, begin, end)) for kind, timing in own]
+            path_s = _begins_s([timing for _, timing in own], begin, end) + sum(span_s for _, span_s in spans)
             shared_s = sum(span_s for kind, span_s in spans if kind in self._shared)
             heard_s = sum(span_s for kind, span_s in spans if kind in self._shared and kind in _LISTENING)
             self._listening_s = max(0.0, self._listening_s - heard_s)
@@ -201,6 +204,12 @@ def shared_kinds(placement: Mapping[WorkKind, str], lanes: Mapping[str, int]) ->
     """Kinds of work on the lane that runs one chunk at a time and speaks."""
     lane = placement[WorkKind.SPEAK]
     return frozenset(kind for kind, name in placement.items() if name == lane and lanes[name] == 1)
+
+
+def _begins_s(timings: Collection[Timing], begin: float, end: float) -> float:
+    """From `begin` on until the first chunk was asked for that ran before `end`; 0 where there is none."""
+    asked = [timing.queued for timing in timings if _overlap_s(timing, begin, end) > 0.0]
+    return max(0.0, min(asked, default=begin) - begin)
 
 
 def _overlap_s(timing: Timing, begin: float, end: float) -> float:
