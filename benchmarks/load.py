@@ -25,27 +25,20 @@ import argparse
 import asyncio
 import json
 import os
-import random
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))  # the virtual loop is the tests'
 
-from arrivals import Call, Habits, arrivals
-from caller import Played, noise
-from crowd import play
+from caller import Played
 from door import refusals_ms
+from jobs import HABITS, MOST_SESSIONS, Job, config_of, run, walk_job
 from points import PROMISED, draw, met_rate, percentile, point, shown, table
 from real_load import real_sweep
-from replies import scripted_engines
-from street import walk
-
-from voicepipe.config import Config, parse_config
+from rejects import false_rejects
 
 POLICIES = ("none", "deadline")
 ALL = ("none", "count", "token-bucket", "aimd", "gradient", "vegas", "deadline")
@@ -53,99 +46,11 @@ OFFERED, OFFERED_FULL = (0.5, 1.0, 2.0, 3.0), (0.5, 1.0, 1.5, 2.0, 3.0)
 TURNS, TURNS_FULL = 300, 900
 """Per point, as far as they are admitted."""
 FIRST_SEED, SEEDS = 101, 3
-HABITS = Habits()
-WARM_S = 30.0
-"""A little more than a session lasts; not counted."""
 CHECK_S = 60.0
 """Of real time, beside the same calls in virtual time."""
-MOST_SESSIONS = 256
 LOOKED_AT = (6.0, 20.0)
 """Sessions between which 1x is looked for, and twice as closely as `STEP`."""
 STEP = 1.08
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    policy: str
-    offered: float
-    sessions: float
-    """That would be under way at a time if all were let in."""
-    seconds: float
-    seed: int
-    cap: int
-    """Of `count`: sessions that fit, as somebody has found out who knows 1x."""
-    enforcement: str = "degrade"
-    habits: Habits = HABITS
-
-    def config(self) -> Config:
-        return config_of(self.policy, self.cap if self.policy == "count" else MOST_SESSIONS, self.enforcement)
-
-    def calls(self) -> list[Call]:
-        return arrivals(self.sessions, WARM_S + self.seconds, self.habits, self.seed)
-
-    @property
-    def end(self) -> float:
-        return WARM_S + self.seconds
-
-
-def config_of(policy: str, most: int, enforcement: str = "degrade") -> Config:
-    return parse_config(
-        {
-            "port": 0,
-            "enforcement": enforcement,
-            "engines": {"kind": "scripted"},
-            "admission": {"policy": policy},
-            "limits": {"max_sessions": most, "max_connections_per_address": 512, "max_connections": 512},
-        }
-    )
-
-
-def run(job: Job) -> Played:
-    return play(job.config(), job.calls(), WARM_S, job.end)
-
-
-def walk_job(job: Job) -> Played:
-    """In real time, on scripted engines."""
-    config = job.config()
-    return asyncio.run(walk(config, partial(scripted_engines, config), job.calls(), noise, WARM_S, job.end))
-
-
-# false rejects
-
-
-def could_have_served(job: Job, played: Played, number: int) -> bool:
-    """Would the refused call have been in time, and nobody else late for it? Everybody else as it was."""
-    calls = job.calls()
-    wanted = calls[number]
-    begin = max(0.0, wanted.at - WARM_S / 2)
-    held = {asked.call for asked in played.asked if not asked.refused}
-    near = [n for n in sorted({*held, number}) if begin <= calls[n].at < wanted.end]
-    late = []
-    for numbers in (near, [n for n in near if n != number]):
-        some = [_earlier(calls[n], begin) for n in numbers]
-        again = play(config_of("none", MOST_SESSIONS), some, wanted.at - begin, wanted.end - begin + 1.0)
-        late.append(sum(asked.counts and not asked.kept for asked in again.asked))
-    return late[0] <= late[1]
-
-
-def _earlier(call: Call, seconds: float) -> Call:
-    questions = tuple(replace(q, begin=q.begin - seconds, end=q.end - seconds) for q in call.questions)
-    return Call(call.at - seconds, call.end - seconds, questions)
-
-
-def rejects(pool: ProcessPoolExecutor, done: Sequence[tuple[Job, Played]], samples: int) -> dict[str, int]:
-    """Of refused sessions drawn by chance, how many could have been served."""
-    found = [
-        (job, played, number)
-        for job, played in done
-        for number in sorted({asked.call for asked in played.asked if asked.refused})
-    ]
-    drawn = random.Random(1).sample(found, min(samples, len(found)))
-    served = sum(pool.map(could_have_served, *zip(*drawn, strict=True))) if drawn else 0
-    return {"refused": len(found), "sampled": len(drawn), "could_have_served": served}
-
-
-# the sweep
 
 
 def note(text: str) -> None:
@@ -187,7 +92,7 @@ def sweep(args: argparse.Namespace) -> dict[str, Any]:
                 note(json.dumps(points[-1]))
                 if policy == "deadline":
                     of_deadline += list(zip(jobs, played, strict=True))
-        wrong = rejects(pool, of_deadline, args.rejects)
+        wrong = false_rejects(pool, of_deadline, args.rejects)
     for policy in args.policies if args.knocks else ():
         took = asyncio.run(refusals_ms(config_of(policy, round(one)), args.knocks))
         note(f"{policy}: {len(took)} of {args.knocks} knocks refused, p99 {percentile(took, 0.99)} ms")
@@ -225,6 +130,9 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="all seven policies, more loads, turns and seeds")
     parser.add_argument("--policies", type=lambda text: tuple(text.split(",")), help="instead, by name")
+    parser.add_argument(
+        "--offered", type=lambda text: tuple(map(float, text.split(","))), help="loads, as multiples"
+    )
     parser.add_argument("--turns", type=int, help=f"per point, over all seeds (default: {TURNS}, {TURNS_FULL})")
     parser.add_argument("--one", type=float, help="sessions at 1x, instead of looking for it")
     parser.add_argument("--engines", choices=("scripted", "default"), default="scripted")
@@ -247,7 +155,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     args.turns = args.turns or (TURNS_FULL if args.full else TURNS)
     args.seeds = tuple(range(FIRST_SEED, FIRST_SEED + args.seeds))
     args.rejects = args.rejects or (24 if args.full else 4)
-    args.offered = OFFERED_FULL if args.full else OFFERED
+    args.offered = args.offered or (OFFERED_FULL if args.full else OFFERED)
     if not set(args.policies) <= set(ALL):
         parser.error(f"--policies are some of {', '.join(ALL)}")
     return args

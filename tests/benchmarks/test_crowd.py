@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from arrivals import Call, Question, arrivals
 from crowd import play
-from load import HABITS, config_of
+from jobs import HABITS, config_of
 
 QUESTIONS = (Question(0.5, 2.0), Question(5.0, 6.5))
 

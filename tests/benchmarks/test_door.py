@@ -6,7 +6,7 @@ import asyncio
 
 import door
 import pytest
-from load import config_of
+from jobs import config_of
 
 
 def test_every_knock_at_a_full_house_is_timed() -> None:

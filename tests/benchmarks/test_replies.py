@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from inspect import isawaitable
 
-from load import config_of
+from jobs import config_of
 from replies import VariousLlm
 
 from tests import virtual

@@ -9,7 +9,7 @@ import pytest
 import street
 from arrivals import Call, Question
 from caller import noise
-from load import config_of
+from jobs import config_of
 from replies import scripted_engines
 
 
