@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -163,6 +164,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     args = arguments()
+    logging.basicConfig(level=logging.ERROR)  # refusals are counted here
     summary = sweep(args) if args.engines == "scripted" else real_sweep(args)
     print(table(summary["points"]))
     for name, (value, bound, held) in summary["shown"].items():
