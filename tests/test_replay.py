@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any
@@ -25,10 +26,10 @@ from voicepipe.core.turn_state import TurnSettings
 from voicepipe.errors import EngineUnavailable, RecordingError
 from voicepipe.recording import Tape
 from voicepipe.replay import Report, as_dict, as_lines, replay
-from voicepipe.tape import NOTHING, End, Head, Unlike, encode
+from voicepipe.tape import NOTHING, VERSION, End, Head, Unlike, encode
 from voicepipe.wire import messages as wire
 
-HEAD = Head(version=1, holds="words", voicepipe="0.1.0", python="3.11.7")
+HEAD = Head(version=VERSION, holds="words", voicepipe="0.1.0", python="3.11.7")
 LONG = ScriptedConfig(
     reply="This is a long reply. It has many sentences. Each of them takes its time. So it can be interrupted."
 )
@@ -399,11 +400,12 @@ def test_entries_that_were_lost_end_it() -> None:
     assert "2 entries that follow were not recorded" in as_lines(report)[0]
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None])
+@pytest.mark.parametrize("version", [0, VERSION - 1, VERSION + 1, str(VERSION), None])
 def test_another_version_is_refused_by_name(version: object) -> None:
-    """Whatever else is in its first line."""
+    """Its own and the one that is read are both told, whatever else is in its first line."""
     head = json.dumps({"entry": "recording", "version": version, "colour": "red"}).encode()
-    with pytest.raises(RecordingError, match=f"r: a recording of version .*{version or ''}") as caught:
+    told = f"r: a recording of version {json.dumps(version)}; this voicepipe replays version {VERSION}"
+    with pytest.raises(RecordingError, match=f"^{re.escape(told)}$") as caught:
         replay([head + b"\n"], "r")
     assert caught.value.field == "version" and caught.value.exit_status == 2
 

@@ -51,6 +51,7 @@ from voicepipe.tape import (
     NOTHING,
     REQUIRED,
     SERIAL,
+    VERSION,
     Argument,
     End,
     Head,
@@ -108,6 +109,7 @@ EVENTS: tuple[EndpointEvent, ...] = (
 EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "Turns.on_opened": ({"now": 1.5},),
     "Turns.on_shed": ({"shed": True}, {"shed": False}),
+    "Turns.on_spare": ({"spare_s": 0.05}, {"spare_s": None}),
     "Turns.on_outlook": ({"outlook": Outlook(final_bound_s=0.1, reading_s=0.04, audio_ratio=1.5)},),
     "Turns.on_endpoint": (
         *({"event": event, "when": 1.25, "now": 1.5, "hearing": None} for event in EVENTS),
@@ -150,7 +152,10 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "Scheduler.on_retire": ({"session": "s1", "epoch": 3, "revision": 1, "now": 1.5},),
     "Scheduler.on_withdraw": ({"work": WORK, "now": 1.5},),
     "Scheduler.on_close": ({"session": "s1", "now": 1.5},),
-    "Scheduler.on_promote": ({"session": "s1", "epoch": 3, "now": 1.5},),
+    "Scheduler.on_promote": (
+        {"session": "s1", "epoch": 3, "now": 1.5, "deadline": None, "kinds": ()},
+        {"session": "s1", "epoch": 3, "now": 1.5, "deadline": 2.5, "kinds": (WorkKind.THINK, WorkKind.SPEAK)},
+    ),
     "Scheduler.on_reserve": ({"session": "s1", "latest_start_s": 2.5, "now": 1.5},),
     "Scheduler.on_unreserve": ({"session": "s1", "now": 1.5},),
     "Scheduler.on_timer": ({"now": 1.5},),
@@ -307,7 +312,7 @@ def test_an_argument_that_may_be_none_may_be_none() -> None:
 # --- lines
 
 ENTRIES = [
-    Head(version=1, holds="words", voicepipe="0.1.0", python="3.11.7"),
+    Head(version=VERSION, holds="words", voicepipe="0.1.0", python="3.11.7"),
     Made(n=1, name="scheduler", component="Scheduler", args={"capacity": {"main": 1}}),
     Input(n=2, to="s1", on="on_timer", now=1.5, args={}, ids=(3, 4), out=[]),
     Input(n=3, to="s1", on="on_line", args={"line": {"Line": {"role": "user", "text": "Hi."}}}),

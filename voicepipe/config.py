@@ -158,8 +158,9 @@ class AdmissionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     went; "none" refuses nobody below the most."""
     utilisation: Share = 0.7
     """"deadline": of the device, that sessions may need."""
-    late: Annotated[float, Meta(gt=0, lt=1)] = 0.01
-    """"deadline": the share of turns that may be late because others ended just before."""
+    late: Annotated[float, Meta(gt=0, lt=1)] = 0.0075
+    """"deadline": the share of turns that may be late because others ended just before. A quarter below one in a
+    hundred: no prediction is exact, and turns are late for other reasons too."""
     loop_lag_ms: Annotated[float, Meta(gt=0, le=1000)] = 10.0
     """"deadline": p99 of the event loop's lag, from which on nobody is admitted; at half of it somebody is
     again."""

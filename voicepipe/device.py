@@ -207,9 +207,11 @@ class Device:
         now = self._loop.time()
         self._execute(self._scheduler.on_retire(session, epoch, revision, now), now)
 
-    def promote(self, session: str, epoch: int) -> None:
+    def promote(
+        self, session: str, epoch: int, deadline: float | None = None, kinds: tuple[WorkKind, ...] = ()
+    ) -> None:
         now = self._loop.time()
-        self._execute(self._scheduler.on_promote(session, epoch, now), now)
+        self._execute(self._scheduler.on_promote(session, epoch, now, deadline, kinds), now)
 
     def withdraw(self, work: Work) -> None:
         now = self._loop.time()
@@ -241,6 +243,11 @@ class Device:
     def has_waiting(self, kind: WorkKind) -> bool:
         """Would a chunk of this kind have others beside it in the queues of its lane? Background does not count."""
         return self._scheduler.has_waiting(kind)
+
+    def spare_s(self, kind: WorkKind, session: str) -> float | None:
+        """Of the lane of this kind: how long a turn of `session` may keep it before it makes another one late; None
+        where it makes nobody late."""
+        return self._scheduler.spare_s(kind, session, self._loop.time())
 
     def snapshot(self) -> SchedulerSnapshot:
         return self._scheduler.snapshot()

@@ -7,7 +7,6 @@ from voicepipe.core.admission import Reason, SessionAdmission
 from voicepipe.core.deadline import DeadlineSettings
 from voicepipe.core.demand import Demand
 from voicepipe.core.limits import AimdLimit, FixedLimit, GradientLimit, TokenBucket, VegasLimit
-from voicepipe.core.lull import LullSettings
 from voicepipe.core.overload import OverloadSettings
 from voicepipe.core.policies import DeadlinePolicy, LimitPolicy, OpenPolicy, Policy, RatePolicy
 from voicepipe.core.quotas import Quota, QuotaSettings
@@ -53,7 +52,7 @@ def deadline_settings(config: Config) -> DeadlineSettings:
     admission = config.admission
     return DeadlineSettings(
         budget_s=config.budget_ms / 1000,
-        overhead_s=LullSettings().hold_s + DOWNLINK_S,
+        overhead_s=DOWNLINK_S,
         utilisation=admission.utilisation,
         late=admission.late,
         slots=config.limits.max_sessions,

@@ -91,6 +91,7 @@ class Session:
         )
         services.observer.lease_taken("llm")
         self._sheds = False
+        self._spare_s: float | None = None
         self._claim = Claim(ident, services.device, self._clock)
         self._turn_over = asyncio.Event()
         self._released = asyncio.Event()
@@ -225,8 +226,8 @@ class Session:
                 case core.Retire(epoch, revision):
                     self._jobs.abandon_reply()
                     device.retire(self._ident, epoch, revision)
-                case core.Promote(epoch):
-                    device.promote(self._ident, epoch)
+                case core.Promote(epoch, due, kinds):
+                    device.promote(self._ident, epoch, due, kinds)
                 case core.Withdraw(work):
                     device.withdraw(work)
                 case _:
@@ -298,6 +299,7 @@ class Session:
                     self._pump(self._turns.on_transcript(work, heard.stable, heard.tentative, upto, timing, now))
                 case Done(work, timing, LlmStep() as step):
                     finished = step.finish is not None
+                    self._tell_spare(work)
                     self._pump(self._turns.on_thought(work, step.text, finished, timing, now))
                 case Done(work, _, float() as score):
                     self._pump(self._turns.on_score(work, score, now))
@@ -321,6 +323,13 @@ class Session:
         if sheds is not self._sheds:
             self._sheds = sheds
             self._turns.on_shed(sheds)
+
+    def _tell_spare(self, work: core.Work) -> None:
+        """The turn's next step may be for the sake of others."""
+        spare_s = self._services.device.spare_s(work.kind, self._ident)
+        if spare_s != self._spare_s:
+            self._spare_s = spare_s
+            self._turns.on_spare(spare_s)
 
     def _arm(self) -> None:
         """The one timer, at the earliest deadline."""

@@ -29,8 +29,9 @@ from voicepipe.core.scheduler import Scheduler
 from voicepipe.core.turn import Turns
 from voicepipe.errors import RecordingError
 
-VERSION = 1
-"""Of the lines. Another one is refused."""
+VERSION = 2
+"""Of the lines, and of what core is told: raised when an argument or a command has other fields than before.
+Another one is refused."""
 HOLDS = "what was said, as words, by the user and by the voice; no sound"
 MAX_BYTES = 1 << 26
 """The longest bytes that a recording may claim: half an hour of 16 kHz PCM16."""

@@ -12,6 +12,7 @@ from voicepipe.core.answering import Answering
 from voicepipe.core.events import (
     FinalTranscript,
     Line,
+    Promote,
     ReplyAudio,
     ReplyText,
     Retire,
@@ -106,8 +107,34 @@ def test_what_sounds_finished_in_a_lull_is_answered_before_the_pause_is_certain(
     lulled(talk, 1.0)
     told = heard(talk, WorkKind.FINAL, "What is it for?", "", 1.05)
     assert told == ["PartialTranscript", "Withdraw", "THINK"]
-    assert talk.do(talk.turns.on_endpoint(SoftEnd(round(1.06 * S)), 1.0, 1.09)) == []
+    promoted = talk.do(talk.turns.on_endpoint(SoftEnd(round(1.06 * S)), 1.0, 1.09))
+    assert promoted == [Promote(1, pytest.approx(1.2), (WorkKind.THINK, WorkKind.SPEAK))]
     assert kinds(talk.silence(0.096, 1.16)) == ["FinalTranscript", "Committed", "Promote"]
+
+
+def test_a_decode_of_a_lull_belongs_to_a_started_turn_from_the_pause_on() -> None:
+    """Until then it is due as if speech had ended with the last sound."""
+    talk = Talk()
+    lulled(talk, 1.0)
+    assert talk.asked[WorkKind.FINAL].klass is WorkClass.ASR
+    assert talk.asked[WorkKind.FINAL].deadline == pytest.approx(1.2)
+    promoted = talk.do(talk.turns.on_endpoint(SoftEnd(round(1.06 * S)), 1.0, 1.09))
+    assert promoted == [Promote(1, pytest.approx(1.2), (WorkKind.FINAL,))]
+
+
+def test_a_reply_is_a_guess_again_when_speech_goes_on() -> None:
+    """What is asked for in the pause goes before listening, and what is asked for after it does not."""
+    talk = Talk().until_final()
+    assert talk.asked[WorkKind.THINK].klass is WorkClass.STARTED
+    talk.resume(1.2)
+    talk.think("One two", 1.21)
+    assert talk.asked[WorkKind.THINK].klass is WorkClass.SPECULATION
+
+
+def test_an_answer_to_what_does_not_sound_finished_stays_a_guess() -> None:
+    """It will be waited for: the pause is long."""
+    talk = Talk().until_final("I would like tea and")
+    assert talk.asked[WorkKind.THINK].klass is WorkClass.SPECULATION
 
 
 @pytest.mark.parametrize("text", ["What is going on", "Is it for the?", "bread, milk, sugar,"])
@@ -163,7 +190,7 @@ def test_the_final_begins_the_reply_ahead_of_the_commit() -> None:
     assert withdraw == Withdraw(talk.asked[WorkKind.WARM])
     assert isinstance(command, Submit)
     assert (command.work.kind, command.work.epoch) == (WorkKind.THINK, 1)
-    assert command.work.klass is WorkClass.SPECULATION
+    assert command.work.klass is WorkClass.STARTED, "its speech has ended, as far as anybody knows"
     assert talk.thoughts[0].lines == (
         Line("system", "Be brief."),
         Line("user", "Earlier."),
@@ -191,7 +218,7 @@ def test_the_reply_stays_valid_if_the_pause_was_none_and_the_words_stay_the_same
     talk.resume(1.2)
     talk.voiced(0.1, 1.3)
     talk.soft_end(1.3)
-    assert talk.hear("hello, there!", 1.32) == []
+    assert kinds(talk.hear("hello, there!", 1.32)) == ["Promote"]
     talk.think("One two. ", 1.33, work=first)
     talk.say(0.2, 1.35)
     commands = talk.silence(0.096, 1.4)
@@ -452,3 +479,13 @@ def test_words_that_were_read_are_shown_as_they_were_written_then() -> None:
     commands = talk.silence(1.2, 2.7)
     assert commands[0] == FinalTranscript(1, "How long should I boil an egg?")
     assert talk.turns.snapshot().history[-1] == Line("user", "how long should I boil an egg?")
+
+
+def test_a_reply_that_is_begun_at_the_commit_is_no_guess() -> None:
+    """A typed turn's, and that of a turn whose attempts have run out: somebody waits for it already."""
+    talk = Talk()
+    talk.do(talk.turns.on_text("Hello there.", 1.0))
+    assert talk.asked[WorkKind.THINK].klass is WorkClass.STARTED
+    talk = Talk(attempts=Attempts(0, 0.0)).until_final("One is it.")
+    talk.silence(1.2, 4.7)
+    assert talk.asked[WorkKind.THINK].klass is WorkClass.STARTED

@@ -80,7 +80,6 @@ def test_a_share_of_turns_that_is_late_by_itself_is_late_with_others_too() -> No
     "worse",
     [
         {"blocking_s": 0.03},
-        {"listening_share": 0.05},
         {"turns_hz": 0.5},
         {"miss": TurnCost(0.09, 0.0, 0.09)},
         {"miss": TurnCost(0.075, 0.02, 0.075)},

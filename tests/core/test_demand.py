@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -87,6 +88,30 @@ def test_hits_and_misses_are_averaged_apart_and_weighted() -> None:
     assert snapshot.shared_s == pytest.approx(0.06, abs=0.005)
 
 
+def test_those_that_others_wait_behind_are_the_long_ones() -> None:
+    """Half of the turns take 20 ms and half 80: of the time in which one runs, 80 ms of 100 are of a long one."""
+    short, long = TurnCost(0.02, 0.0, 0.02), TurnCost(0.08, 0.0, 0.08)
+    mixed = replace(open_demand().snapshot(), hit_rate=0.5, hit=short, miss=long)
+    assert mixed.shared_s == pytest.approx(0.05)
+    assert mixed.burst_s == pytest.approx(0.068)
+    varying = replace(mixed, hit_rate=1.0, hit=TurnCost(0.05, 0.03, 0.05))
+    assert varying.burst_s == pytest.approx(0.068)
+    assert replace(mixed, hit_rate=1.0, hit=TurnCost()).burst_s == 0.0
+
+
+@pytest.mark.parametrize(("queued", "path_s"), [(9.9, 0.07), (10.03, 0.1)])
+def test_a_turn_waits_for_its_first_chunk_to_be_asked_for(queued: float, path_s: float) -> None:
+    """Others do not wait for that, and it is not what comes after the content."""
+    demand = open_demand(SHARED)
+    decode = Work(next(ids), "s", 1, 1, 0, WorkKind.FINAL, WorkClass.ASR)
+    demand.on_chunk(decode, Timing(queued, 10.1, 10.12))
+    chunk(demand, WorkKind.THINK, 10.12, 10.17)
+    chunk(demand, WorkKind.SPEAK, 10.2, 10.3)
+    demand.on_turn("s", ended())
+    snapshot = demand.snapshot()
+    assert (snapshot.miss.path_s, snapshot.shared_s) == (pytest.approx(path_s), pytest.approx(0.07))
+
+
 def test_a_remote_model_costs_its_turn_and_nobody_else() -> None:
     demand = open_demand(SHARED - {WorkKind.THINK})
     chunk(demand, WorkKind.THINK, 10.0, 10.1)
@@ -158,7 +183,7 @@ def test_chunks_are_forgotten_with_their_turn_or_session() -> None:
     demand.on_left("s")
     chunk(demand, WorkKind.FINAL, 10.0, 10.1)  # that still ran
     demand.on_turn("s", ended())
-    assert demand.snapshot().miss.path_s == 0.0 and not demand._chunks
+    assert demand.snapshot().shared_s == 0.0 and not demand._chunks
     demand.on_joined("s")
     for number in range(10_000):
         chunk(demand, WorkKind.FINAL, 10.0, 10.0, turn=number)

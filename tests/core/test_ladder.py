@@ -273,6 +273,18 @@ def test_an_acknowledged_turn_is_masked_and_its_grace_runs_from_the_content() ->
     assert isinstance(talk.voiced(0.1, 2.6, at=2.6)[0], Reopened)
 
 
+def test_a_clause_that_is_being_spoken_at_the_deadline_is_told_with_its_own_sound() -> None:
+    """Not with the acknowledgement in front of it, nor is it remembered as heard by then."""
+    talk = Talk(acknowledge=MASKS)
+    talk.turns.on_outlook(Outlook(audio_s=1.0, audio_base_s=1.0))
+    talk.until_final()
+    talk.think("One two three. ", 1.05, last=True)
+    talk.silence(0.1, 1.1)
+    assert [type(command).__name__ for command in talk.wait(1.195)] == ["Acknowledged", "ReplyAudio"]
+    assert "heard_ms=50" in str(talk.do(talk.turns.on_cancel(1.24))[0])
+    assert talk.history == [("user", "Hello there.")]
+
+
 def test_an_acknowledgement_of_another_epoch_marks_nothing() -> None:
     """It had been given out when its turn was reopened."""
     talk = masked()

@@ -90,7 +90,7 @@ def listening(**changes: object) -> tuple[Listening, Turn]:
     settings = replace(SETTINGS, **changes)  # type: ignore[arg-type]
     numbers = Numbering("s", count(1))
     answering = Answering(numbers, settings, History(9), Ladder("s", settings, numbers.serial))
-    return Listening(answering), open_turn(numbers, settings, 0, Outlook(), 0.0)
+    return Listening(numbers, answering), open_turn(numbers, settings, 0, Outlook(), 0.0)
 
 
 def test_the_hop_between_partials_follows_what_decodes_take() -> None:
@@ -120,6 +120,7 @@ def test_nothing_is_told_of_what_was_told_before() -> None:
 def test_decodes_that_would_bring_the_same_are_taken_back() -> None:
     """Before anything else is asked for."""
     hearing, turn = listening()
+    turn.utterance.on_pause(16_000)
     work = Work(40, "s", 1, 1, 0, WorkKind.FINAL, WorkClass.ASR)
     assert kinds(hearing.on_heard(turn, Final("Tell me more.", (work,)), 1.0)) == ["Withdraw", "THINK"]
     assert turn.ledger.record().instants.asr_final == 1.0

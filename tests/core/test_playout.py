@@ -345,6 +345,26 @@ def test_an_acknowledgement_is_never_heard_words() -> None:
     assert playout.heard_text(10.08) == "One two"
 
 
+def test_clauses_whose_audio_is_being_made_come_behind_an_acknowledgement() -> None:
+    """They had been asked for when the deadline came, one of them without a sound: neither is told, or taken for
+    heard, with the sound in front of them."""
+    playout = Playout(SETTINGS)
+    playout.on_release(10.0)
+    playout.on_clause("...")
+    playout.on_audio(b"", 10.0)
+    playout.on_clause("One two three four.")
+    assert playout.on_acknowledgement(pcm(30, 7), 10.0) == [Frame(0, pcm(20, 7)), Frame(20, pcm(10, 7))]
+    assert playout.heard_text(10.03) == ""
+    assert playout.on_audio(pcm(20), 10.03) == [
+        ClauseBegins("..."),
+        ClauseBegins("One two three four."),
+        Frame(30, pcm(20)),
+    ]
+    playout.on_last(10.03)
+    playout.on_report(40, 10.04)
+    assert playout.heard_text(10.04) == "... One two"
+
+
 def test_a_reply_with_nothing_but_an_acknowledgement_has_nothing_sent() -> None:
     """Its end is told without content, once the sound has been heard."""
     playout = acknowledged(60)

@@ -133,6 +133,20 @@ def test_a_first_clause_that_would_come_too_late_is_cut_short() -> None:
     assert thought(replace(SETTINGS, may_cut=False), 0.16) == [THINK]
 
 
+@pytest.mark.parametrize(("spare_s", "cut"), [(None, False), (0.071, False), (0.069, True)])
+def test_a_first_clause_that_would_make_another_turn_late_is_cut_short(spare_s: float | None, cut: bool) -> None:
+    """It needs 70 ms until its sound, and is in time itself."""
+    forecaster = Forecaster()
+    first_audio = Measured(WorkKind.SPEAK, Load("voice", 12, variant="first"), 0.05)
+    forecaster.seed([first_audio], [Way(read_s=0.03, thought_s=0.02, has_token=True)])
+    ledger = Ledger(1, 0.2, 0.0)
+    ledger.on_soft_end(0.0, 0.05)
+    reply = Reply(ReplyId("s", 1, 2, 3), SETTINGS, ledger, count(1), forecaster.outlook())
+    reply.begin((), 0.05)
+    reply.spare_s = spare_s
+    assert asked(reply.on_thought("Three words are", False, 0.06, service_s=0.03)) == [SPEAK if cut else THINK]
+
+
 def test_where_every_reply_is_late_first_clauses_are_short_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before there is a deadline, and however the words come; one that ends by itself is no rung."""
     monkeypatch.setattr("voicepipe.core.reply.ClauseSplitter", ClauseSplitter)

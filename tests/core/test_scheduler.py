@@ -155,6 +155,27 @@ def test_near_ties_go_to_the_shorter_bound_and_then_to_the_earlier() -> None:
     assert order(works) == [3, 4, 2, 1, 5]
 
 
+def test_a_turn_is_told_how_long_it_may_keep_the_device() -> None:
+    """Until another one that waits there would be late; not itself, no guess, and nobody on another lane."""
+    one = scheduler()
+    one.on_submit(started(0, 0.2, session="a"), 0.0)
+    assert one.spare_s(WorkKind.THINK, "a", 0.0) is None
+    one.on_submit(started(1, 0.19, 0.02, session="a"), 0.0)
+    one.on_submit(work(2, session="c", deadline=0.1, bound_s=0.02), 0.0)
+    assert one.spare_s(WorkKind.THINK, "a", 0.0) is None
+    one.on_submit(started(3, 0.2, 0.02, session="b", remaining_s=0.05), 0.0)
+    assert one.spare_s(WorkKind.THINK, "a", 0.0) == pytest.approx(0.13)
+    assert one.spare_s(WorkKind.THINK, "a", 0.1) == pytest.approx(0.03)
+    assert one.spare_s(WorkKind.THINK, "a", 0.14) is None
+    assert one.spare_s(WorkKind.HEAR, "a", 0.0) is None
+
+
+def test_a_turn_may_yet_be_in_time_where_a_chunk_stays_below_its_bound() -> None:
+    """Late is what is expected to be, and one chunk in a hundred reaches its bound."""
+    assert latest_start(replace(work(1, deadline=0.2, bound_s=0.06), expected_s=0.02)) == pytest.approx(0.18)
+    assert order([replace(started(1, 0.2, 0.06), expected_s=0.02), started(2, 0.3)], free_at=0.17) == [1, 2]
+
+
 def test_ties_are_transitive() -> None:
     """Three works less than 5 ms apart, the last the shortest: in whatever order they come, they go in one."""
     works = [started(1, 0.332, 0.03), started(2, 0.326, 0.02), started(3, 0.3195, 0.01)]

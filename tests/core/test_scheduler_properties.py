@@ -43,7 +43,9 @@ class Waiter:
     @property
     def latest_start(self) -> float:
         work = self.work
-        return inf if self.is_text or work.deadline is None else work.deadline - work.remaining_s - work.bound_s
+        if self.is_text or work.deadline is None:
+            return inf
+        return work.deadline - work.remaining_s - (work.expected_s or work.bound_s)
 
     def waits_since(self, now: float) -> float | None:
         """From when its patience counts; None while it can meet a deadline."""
@@ -261,9 +263,8 @@ def play(model: Model, ident: int, step: Step) -> None:
     match step.action:
         case "submit":
             bound_s, remaining_s = step.bound_ms / 1000, step.remaining_ms / 1000
-            model.submit(
-                Work(ident, session, 1, epoch, revision, step.kind, step.klass, then, bound_s, remaining_s)
-            )
+            work = Work(ident, session, 1, epoch, revision, step.kind, step.klass, then, bound_s, remaining_s)
+            model.submit(replace(work, expected_s=bound_s / 2) if ident % 2 else work)
         case "done":
             model.done(epoch)
         case "pass":  # mostly a chunk's length, now and then beyond the age limit

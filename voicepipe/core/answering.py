@@ -14,8 +14,8 @@ from voicepipe.core.patience import sounds_finished
 from voicepipe.core.reading import Reading
 from voicepipe.core.reply import Reply, ReplyId
 from voicepipe.core.spelling import as_before, normalised
-from voicepipe.core.turn_state import Turn, TurnSettings
-from voicepipe.core.utterance import Partial
+from voicepipe.core.turn_state import Phase, Turn, TurnSettings
+from voicepipe.core.utterance import Partial, Speaking
 
 
 class Answering:
@@ -51,6 +51,10 @@ class Answering:
         commands = self._answer_ahead(turn, text, now)
         if turn.reply is not None:
             turn.reply.predict(now)
+            if sounds_finished(text) and not turn.reply.awaited:  # it was a guess, and a good one
+                turn.reply.awaited = True
+                due = turn.ledger.deadline
+                commands.append(self._numbers.promote_ahead(due, WorkKind.THINK, WorkKind.SPEAK))
         return commands
 
     # the model
@@ -74,6 +78,8 @@ class Answering:
         ident = ReplyId(numbers.session, turn.number, epoch, numbers.revision)
         small = self._ladder.wants_small_model(turn, now)
         turn.reply = Reply(ident, self._settings.reply, turn.ledger, numbers.serial, turn.outlook)
+        in_pause = turn.utterance.state is Speaking.PAUSE and text is not None and sounds_finished(text)
+        turn.reply.awaited = in_pause or turn.phase is Phase.COMMITTED
         turn.progress = now
         turn.attempts += 1
         return self._reading.stop() + turn.reply.begin(tuple(lines), now, small=small)

@@ -2,8 +2,8 @@
 
 Four tests, in this order; the first that fails is the reason of the refusal. n counts the newcomer.
 
-    utilisation   n share                                                           <= 0.7
-    burst         P(a turn is late because others ended just before it)             <= 0.01
+    utilisation   n (share - listening)                                             <= 0.7
+    burst         correction P(a turn is late because others ended just before it)  <= 0.0075
     memory        n (prompt + thinking + answer)                                    <= 0.9 pool, and n <= slots
     loop-lag      p99 of the event loop's lag                                       <  10 ms, then <= 5 ms again
 
@@ -14,12 +14,15 @@ before it is done (k - 1) C + C_own + B after the first of those came, and late 
 
 of it (Lindley's recursion, written out). The other n - 1 sessions end one turn in that window each with probability
 lambda w_k, independently, so that P(late) <= sum over k of P(Binomial(n - 1, lambda w_k) >= k - 1): exact tails,
-and a union bound over k. C is what a turn costs others after its speech end, C_own what it costs itself: as often
-its mean plus as minus its mean deviation. Both are measured, apart for turns with and without a reply begun ahead,
-and weighted by how often that happens (`core.demand`). B is half the longest chunk of a lower class, which may have
-just begun or be about to end; D is the budget from where work can begin, without what listening to the other n - 1
-takes meanwhile. A window of D, as in the demand-bound test for simultaneous turns, would refuse far more than is
-late: two turns within 178 ms of each other are both in time where each takes 75.
+and a union bound over k. C is what a turn costs others after its speech end, each length counted as often as it
+lasts; C_own is what it costs itself: as often its mean plus as minus its mean deviation. Both are measured, apart
+for turns with and without a reply begun ahead, and weighted by how often that happens (`core.demand`); C_own with
+the time before the first chunk could be asked for. B is half the longest chunk of a lower class, which may have
+just begun or be about to end; D is the budget without the way to the client. Listening to the others gives way, to
+these turns and to all that sessions need: when decodes take longer, there are fewer of them. The correction is
+learnt from what becomes of turns (`core.calibration`). A window of D, as in the demand-bound test for simultaneous
+turns, would refuse far more than is late: two turns within 158 ms of each other are both in time where each takes
+75, the first of them 40 ms after its speech end.
 """
 
 from __future__ import annotations
@@ -50,11 +53,11 @@ class Test(StrEnum):
 class DeadlineSettings:
     budget_s: float = 0.2
     """Speech end to audible content."""
-    overhead_s: float = 0.022
-    """The part of it in which nothing can be worked: from the speech end to the first chunk, and to the client."""
+    overhead_s: float = 0.002
+    """The part of it in which nothing can be worked: to the client."""
     utilisation: float = 0.7
     """Of the shared lane."""
-    late: float = 0.01
+    late: float = 0.0075
     """Turns that may be late because of others."""
     slots: int | None = None
     """Of the model, one per session; None: as many as are asked for."""
@@ -78,13 +81,12 @@ class DeadlineSettings:
 
 def late_risk(n: int, demand: DemandSnapshot, settings: DeadlineSettings, budget_s: float) -> float:
     """P(a turn is late), of n sessions, in [0, 1]: the test `burst`."""
-    listening_s = (n - 1) * demand.listening_share * budget_s
-    blocked_s = demand.blocking_s if n > 1 else 0.0
-    room_s = budget_s - settings.overhead_s - listening_s - blocked_s
-    risk = 0.0
+    blocked_s = 0.5 * demand.blocking_s if n > 1 else 0.0
+    room_s = budget_s - settings.overhead_s - blocked_s
+    risk, turn_s = 0.0, demand.burst_s
     for share, own in ((demand.hit_rate, demand.hit), (1.0 - demand.hit_rate, demand.miss)):
         for own_s in (own.path_s + own.path_deviation_s, own.path_s - own.path_deviation_s):
-            risk += 0.5 * share * _collision(n - 1, demand.turns_hz, demand.shared_s, own_s - room_s)
+            risk += 0.5 * share * _collision(n - 1, demand.turns_hz, turn_s, own_s - room_s)
     return min(risk, 1.0)
 
 
@@ -124,16 +126,22 @@ class LagGate:
 
 
 def loads(
-    n: int, demand: DemandSnapshot, settings: DeadlineSettings, budget_s: float, lag: LagGate
+    n: int,
+    demand: DemandSnapshot,
+    settings: DeadlineSettings,
+    budget_s: float,
+    lag: LagGate,
+    correction: float = 1.0,
 ) -> Mapping[Test, float]:
-    """Of each test, how much of what it allows n sessions would use. One that fails is above 1."""
+    """Of each test, how much of what it allows n sessions would use. One that fails is above 1. `correction`: times
+    the predicted risk, what happens (`core.calibration`)."""
     memory = n / settings.slots if settings.slots else 0.0
     if settings.pool_tokens is not None:
         memory = max(memory, n * settings.session_tokens / (settings.pool_share * settings.pool_tokens))
     lagging = lag.lag_s / settings.lag_s
     return {
-        Test.UTILISATION: n * demand.share / settings.utilisation,
-        Test.BURST: late_risk(n, demand, settings, budget_s) / settings.late,
+        Test.UTILISATION: n * (demand.share - demand.listening_share) / settings.utilisation,
+        Test.BURST: correction * late_risk(n, demand, settings, budget_s) / settings.late,
         Test.MEMORY: memory,
         Test.LOOP_LAG: max(lagging, 1.001) if lag.is_shut else min(lagging, 1.0),
     }

@@ -1,10 +1,11 @@
 """What sessions ask of a device, measured: the figures that `core.deadline` admits by.
 
 Everything is taken from chunks that have run and turns that have ended, so that it follows what speculation really
-saves: the cost of a turn is the service of its chunks *after its speech end*, up to its first content, averaged
-apart over turns whose reply had been begun ahead and turns whose reply had not, and weighted by how often either
-happens. Rates are per second of a session. They are sums that decay with session time, and begin with what the
-warm-up expects, which counts like `PRIOR_S` of a session. A component without time of its own.
+saves: the cost of a turn is the service of its chunks *after its speech end*, up to its first content, and for the
+turn itself the time before the first of them could be asked for as well; averaged apart over turns whose reply had
+been begun ahead and turns whose reply had not, and weighted by how often either happens. Rates are per second of a
+session. They are sums that decay with session time, and begin with what the warm-up expects, which counts like
+`PRIOR_S` of a session. A component without time of its own.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from math import exp
 
 from voicepipe.core.events import Timing, TurnRecord, Work, WorkClass, WorkKind
 
-MEMORY_S = 300.0
-"""Session time after which a chunk or turn counts by 1/e: some fifty turns."""
+MEMORY_S = 1200.0
+"""Session time after which a chunk or turn counts by 1/e: some two hundred turns."""
 PRIOR_S = 60.0
-NEWEST_WEIGHT = 0.05
-"""Of the newest turn in costs and in the hit rate."""
+NEWEST_WEIGHT = 0.01
+"""Of the newest turn in costs and in the hit rate, once there have been more than a hundred. The risk hangs on
+costs steeply: with them a twentieth off, a session or two more or fewer are let in."""
+PRIOR_TURNS = 10
+"""Without a hit, that a hit rate begins with."""
 KEPT_CHUNKS = 256
 """Per session, for turns that have not ended; and of lower classes, for how long one may block."""
 _LISTENING = frozenset({WorkKind.PARTIAL, WorkKind.FINAL, WorkKind.JUDGE})
@@ -34,22 +38,29 @@ class Expected:
     """From speech end to the first audio, without speculation."""
     decode_s: float
     """One decode of what somebody says."""
-    turn_every_s: float = 8.0
-    """Three seconds of question, three of answer, and thought."""
+    begin_s: float = 0.04
+    """From speech end to the first chunk: a packet, and a frame of the VAD or the quiet that makes a lull."""
+    turn_every_s: float = 6.0
+    """Two seconds of question, two of answer, and thought: a brisk conversation."""
     decodes: float = 6.0
     """Per turn, while somebody speaks."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnCost:
-    """After its speech end. Seconds of service."""
+    """After its speech end. Seconds."""
 
     path_s: float = 0.0
-    """Of all its chunks: the turn itself waits for these."""
+    """Up to the first of its chunks, and of service of all of them: the turn itself waits for these."""
     path_deviation_s: float = 0.0
     """Mean distance of single turns from that."""
     shared_s: float = 0.0
-    """Of those on the shared lane: other turns wait for these."""
+    """Of service of those on the shared lane: other turns wait for these."""
+
+    @property
+    def square(self) -> float:
+        """E[C^2] of the shared ones, taken to vary as the path does: s^2."""
+        return self.shared_s**2 + min(self.path_deviation_s, self.shared_s) ** 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +85,17 @@ class DemandSnapshot:
         """The cost of a turn to all others."""
         return self.hit_rate * self.hit.shared_s + (1.0 - self.hit_rate) * self.miss.shared_s
 
+    @property
+    def burst_s(self) -> float:
+        """The same of a turn that others wait behind. Those are the long ones more often than not: each length
+        counts as often as it lasts, which makes E[C^2] / E[C]."""
+        squares = self.hit_rate * self.hit.square + (1.0 - self.hit_rate) * self.miss.square
+        return squares / self.shared_s if self.shared_s > 0.0 else 0.0
+
 
 class _Cost:
-    def __init__(self, turn_s: float) -> None:
-        self._path_s = self._shared_s = turn_s
+    def __init__(self, path_s: float, shared_s: float) -> None:
+        self._path_s, self._shared_s = path_s, shared_s
         self._deviation_s = 0.0
         self._n = 0
 
@@ -110,8 +128,9 @@ class Demand:
         self._turns = turns
         self._needed_s = turns * (2.0 * expected.turn_s + decodes_s)  # the rest of the answer: as much again
         self._listening_s = turns * decodes_s
-        self._hit_rate = 0.0
-        self._hit, self._miss = _Cost(expected.turn_s), _Cost(expected.turn_s)
+        self._hit_rate, self._hits_of = 0.0, PRIOR_TURNS
+        path_s = expected.begin_s + expected.turn_s
+        self._hit, self._miss = _Cost(path_s, expected.turn_s), _Cost(path_s, expected.turn_s)
         self._blocking.clear()
         self._blocking.append(expected.decode_s)
         self._seen = 0
@@ -143,16 +162,16 @@ class Demand:
             return
         begin, end = record.instants.speech_end, record.instants.sent
         if begin is not None and end is not None:
-            spans = [
-                (work.kind, _overlap_s(timing, begin, end)) for work, timing in chunks if work.turn == record.turn
-            ]
-            path_s = sum(span_s for _, span_s in spans)
+            own = [(work.kind, timing) for work, timing in chunks if work.turn == record.turn]
+            spans = [(kind, _overlap_s(timing, begin, end)) for kind, timing in own]
+            path_s = _begins_s([timing for _, timing in own], begin, end) + sum(span_s for _, span_s in spans)
             shared_s = sum(span_s for kind, span_s in spans if kind in self._shared)
             heard_s = sum(span_s for kind, span_s in spans if kind in self._shared and kind in _LISTENING)
             self._listening_s = max(0.0, self._listening_s - heard_s)
             hit = record.speculation.hit
             (self._hit if hit else self._miss).learn(path_s, shared_s)
-            self._hit_rate += NEWEST_WEIGHT * (hit - self._hit_rate)
+            self._hits_of += 1
+            self._hit_rate += max(NEWEST_WEIGHT, 1.0 / self._hits_of) * (hit - self._hit_rate)
         while chunks and chunks[0][0].turn <= record.turn:
             chunks.popleft()
 
@@ -185,6 +204,12 @@ def shared_kinds(placement: Mapping[WorkKind, str], lanes: Mapping[str, int]) ->
     """Kinds of work on the lane that runs one chunk at a time and speaks."""
     lane = placement[WorkKind.SPEAK]
     return frozenset(kind for kind, name in placement.items() if name == lane and lanes[name] == 1)
+
+
+def _begins_s(timings: Collection[Timing], begin: float, end: float) -> float:
+    """From `begin` on until the first chunk was asked for that ran before `end`; 0 where there is none."""
+    asked = [timing.queued for timing in timings if _overlap_s(timing, begin, end) > 0.0]
+    return max(0.0, min(asked, default=begin) - begin)
 
 
 def _overlap_s(timing: Timing, begin: float, end: float) -> float:

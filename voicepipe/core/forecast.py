@@ -177,8 +177,8 @@ class Forecaster:
             remaining_s = self.outlook().left_s(Way())
         elif work.kind is WorkKind.THINK and way is not None:
             remaining_s = self.outlook().left_s(way.after(self._costs.mean_s(key, size) or 0.0))
-        bound_s = self._costs.bound_s(key, size) or 0.0
-        return replace(work, load=load, bound_s=bound_s, remaining_s=remaining_s)
+        bound_s, mean_s = self._costs.bound_s(key, size) or 0.0, self._costs.mean_s(key, size) or 0.0
+        return replace(work, load=load, bound_s=bound_s, expected_s=mean_s, remaining_s=remaining_s)
 
     def mean_s(self, kind: WorkKind, load: Load) -> float | None:
         """What such a chunk is expected to take; None while nothing of its key is known."""

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from voicepipe.core.answering import Answering
-from voicepipe.core.events import Lull, PartialTranscript, Timing, TurnCommand, Voiced, Withdraw
+from voicepipe.core.events import (
+    Lull,
+    PartialTranscript,
+    Timing,
+    TurnCommand,
+    Voiced,
+    Withdraw,
+    WorkKind,
+)
+from voicepipe.core.numbering import Numbering
 from voicepipe.core.turn_state import Turn
 from voicepipe.core.utterance import Ahead, Final, Partial
 
@@ -12,7 +21,8 @@ STEP_SMOOTHING = 0.3
 
 
 class Listening:
-    def __init__(self, answering: Answering) -> None:
+    def __init__(self, numbers: Numbering, answering: Answering) -> None:
+        self._numbers = numbers
         self._answering = answering
         self._step_s = 0.0
         """What a decode has lately taken, waiting included."""
@@ -35,6 +45,8 @@ class Listening:
         turn.ledger.on_soft_end(speech_end, now)
         turn.progress = now
         commands = turn.utterance.on_pause(at)
+        if turn.utterance.awaiting_final and not commands:  # a decode that was asked for before brings the text
+            commands.append(self._numbers.promote_ahead(turn.ledger.deadline, WorkKind.FINAL))
         text = turn.utterance.text
         return commands if text is None else commands + self._on_final(turn, text, now)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from voicepipe.core.events import Retire, Work, WorkClass, WorkKind
+from voicepipe.core.events import Promote, Retire, Work, WorkClass, WorkKind
 
 
 class Numbering:
@@ -50,6 +50,10 @@ class Numbering:
         """Nothing more of what was made ahead of the next commit is wanted."""
         self._revision += 1
         return Retire(self._epoch + 1, self._revision)
+
+    def promote_ahead(self, deadline: float | None, *kinds: WorkKind) -> Promote:
+        """What the next commit would release, and all that leads to it, is waited for by now."""
+        return Promote(self._epoch + 1, deadline, kinds)
 
     def work(self, turn: int, kind: WorkKind, klass: WorkClass, deadline: float | None = None) -> Work:
         """A chunk for what the next commit would release."""

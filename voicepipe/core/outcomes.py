@@ -12,7 +12,8 @@ class Outcome(StrEnum):
     SUCCESS = "success"
     """Content came in time."""
     IGNORED = "ignored"
-    """Nothing follows from it: the user said nothing, or did not wait for the answer."""
+    """Nothing follows from it: the user said nothing, or did not wait for the answer; or what was said sounded so
+    unfinished that it was waited for longer than the budget, whoever else was there."""
     DROPPED = "dropped"
     """The promise was not kept: late, masked, refused or failed."""
 
@@ -37,4 +38,15 @@ class Observed:
 
 
 def observe(record: TurnRecord) -> Observed:
-    return Observed(_OUTCOMES[record.verdict], record.felt_estimate_s)
+    outcome = _OUTCOMES[record.verdict]
+    if outcome is Outcome.DROPPED and record.verdict is not Verdict.FAILED and _was_waited_for(record):
+        outcome = Outcome.IGNORED
+    return Observed(outcome, record.felt_estimate_s)
+
+
+def _was_waited_for(record: TurnRecord) -> bool:
+    """Was it committed after its deadline though its words were known before that?"""
+    deadline, marks = record.deadline, record.instants
+    if deadline is None or marks.commit is None or marks.asr_final is None:
+        return False
+    return marks.asr_final <= deadline < marks.commit

@@ -91,10 +91,14 @@ class Playout:
     # events
 
     def on_acknowledgement(self, pcm: bytes, now: float) -> list[PlayoutCommand]:
-        """A sound in front of the content, of which nothing is there yet; the reply has been released."""
+        """A sound in front of the content, of which nothing is there yet; the reply has been released. Clauses
+        whose audio is still being made come behind it."""
         assert self._released and not self._closed and not self._ready and pcm
         self._queue.append(pcm)
         self._prelude = self._ready = len(pcm) // BYTES_PER_SAMPLE
+        for clause in self._clauses:
+            clause.start = self._prelude
+            clause.end = None if clause.end is None else self._prelude
         return self.on_timer(now)
 
     def on_clause(self, text: str) -> None:

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Protocol
 
-from voicepipe.core.deadline import DeadlineSettings, LagGate, Test, loads, tightest
+from voicepipe.core.calibration import Calibration
+from voicepipe.core.deadline import DeadlineSettings, LagGate, Test, late_risk, loads, tightest
 from voicepipe.core.demand import Demand
 from voicepipe.core.limits import Limit, TokenBucket
-from voicepipe.core.outcomes import Observed
+from voicepipe.core.outcomes import Observed, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,14 @@ class DeadlinePolicy(_Policy):
     def __init__(self, demand: Demand, settings: DeadlineSettings) -> None:
         self.demand = demand
         self.settings = settings
+        self.calibration = Calibration()
         self._lag = LagGate(settings.lag_s, settings.lag_again_s)
+
+    def on_turn(self, observed: Observed, in_flight: int) -> None:
+        """What was to be expected with so many sessions, against what became of it."""
+        if observed.outcome is not Outcome.IGNORED:
+            risk = late_risk(in_flight, self.demand.snapshot(), self.settings, self.settings.budget_s)
+            self.calibration.on_turn(risk, late=observed.outcome is Outcome.DROPPED)
 
     def on_lag(self, p99_s: float) -> None:
         self._lag.on_lag(p99_s)
@@ -156,4 +164,4 @@ class DeadlinePolicy(_Policy):
         demand, settings = self.demand.snapshot(), self.settings
         held_s = [other.budget_ms / 1000 for other in held if other.budget_ms is not None]
         budget_s = tightest(settings, demand, asked_s, held_s)
-        return loads(n, demand, settings, budget_s, self._lag)
+        return loads(n, demand, settings, budget_s, self._lag, self.calibration.factor)

@@ -109,6 +109,10 @@ class Reply:
         self._told = False
         self.finished = False
         """The whole reply has been heard."""
+        self.spare_s: float | None = None
+        """How long it may keep the device before another turn is late; None: nobody waits whom it could make so."""
+        self.awaited = False
+        """What it answers is all that was said, and sounds finished: no guess any more, though not released yet."""
 
     @property
     def waits_for(self) -> Stage | None:
@@ -229,7 +233,7 @@ class Reply:
         """Nothing has been spoken yet: take the rung where that is needed, and note it where it was taken. Was the
         clause cut short of where it would have ended?"""
         cut_short = False
-        if not self._clauses and self._settings.may_cut and self._is_late(now):
+        if not self._clauses and self._settings.may_cut and (self._is_late(now) or self._makes_late()):
             self._clauses.extend(self._splitter.cut_short())
             cut_short = bool(self._clauses)
         if self._clauses and is_shortened(self._clauses[0]):
@@ -241,6 +245,10 @@ class Reply:
         it."""
         deadline = self._ledger.deadline
         return deadline is not None and now + self._outlook.left_s(self.way) >= deadline
+
+    def _makes_late(self) -> bool:
+        """The same, of another turn that waits behind this one."""
+        return self.spare_s is not None and self._outlook.left_s(self.way) > self.spare_s
 
     def _advance(self, now: float) -> list[TurnCommand]:
         """Submit what may run next, and close the audio once everything has been said."""
@@ -302,7 +310,8 @@ class Reply:
 
     def _klass(self, now: float) -> WorkClass:
         if not self._released:
-            return WorkClass.SPECULATION
+            started = self.awaited and not self.playout.has_content
+            return WorkClass.STARTED if started else WorkClass.SPECULATION
         urgent = not self.playout.has_content or self.playout.ahead_s(now) < self._settings.urgent_s
         return WorkClass.STARTED if urgent else WorkClass.AHEAD
 

@@ -4,7 +4,7 @@ A lane runs `capacity` chunks at a time and never takes one back. Every submitte
 `Run`, `Discard` or `Reject`. Who goes first is decided when a lane has room, with that instant's `now`:
 
 1. The lower class.
-2. Within a class the earlier latest start (deadline - remaining_s - bound_s), counted on a grid of 5 ms; on the
+2. Within a class the earlier latest start (deadline - remaining_s - expected_s), counted on a grid of 5 ms; on the
    same point of the grid the shorter bound, then the earlier. "Within 5 ms of each other" would not be
    transitive: of three works 4 ms apart it ties the first to the second and the second to the third, but not the
    first to the third. Points of a grid are, so this is a total order.
@@ -28,6 +28,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from voicepipe.core.events import Stage, Work, WorkClass, WorkKind
+from voicepipe.core.turn_demand import spare_s
 from voicepipe.core.waiting import Queue, Waiting
 
 MARGIN_S = 0.002
@@ -270,12 +271,21 @@ class Scheduler:
         self._came.pop(session, None)
         return discarded + self.on_unreserve(session, now)
 
-    def on_promote(self, session: str, epoch: int, now: float) -> list[SchedulerCommand]:
-        """Waiting works of this epoch now belong to a started turn; they keep their place in time."""
+    def on_promote(
+        self,
+        session: str,
+        epoch: int,
+        now: float,
+        deadline: float | None = None,
+        kinds: tuple[WorkKind, ...] = (),
+    ) -> list[SchedulerCommand]:
+        """Waiting works of this epoch, or those of some kinds, now belong to a started turn. They keep their place
+        in time, unless its deadline is given."""
         for waiting in list(self._waiting.get(session, {}).values()):
             work = waiting.work
-            if work.epoch == epoch and work.klass > WorkClass.STARTED:
-                started = replace(work, klass=WorkClass.STARTED)
+            if work.epoch == epoch and work.klass > WorkClass.STARTED and work.kind in (kinds or WorkKind):
+                due = work.deadline if deadline is None else deadline
+                started = replace(work, klass=WorkClass.STARTED, deadline=due)
                 if self._queue(started) is self._queue(work):  # a line
                     waiting.work = started
                     continue
@@ -312,6 +322,12 @@ class Scheduler:
         """Does anything wait for the lane of this kind? Background, which waits for slack, does not count."""
         queues = self._lane_of[kind].queues
         return any(queue for klass, queue in queues.items() if klass is not WorkClass.BACKGROUND)
+
+    def spare_s(self, kind: WorkKind, session: str, now: float) -> float | None:
+        """How long a turn of `session` may keep the lane of this kind before another started turn that waits there
+        is late; None where none would be (`core.turn_demand`)."""
+        started = self._lane_of[kind].queues[WorkClass.STARTED]
+        return spare_s((work for work in started.due() if work.session != session), now) if started else None
 
     def snapshot(self) -> SchedulerSnapshot:
         lanes = {name: lane.snapshot() for name, lane in self._lanes.items()}

@@ -72,7 +72,8 @@ class Turns:
         self._pauses = Pauses(settings)
         self._barge_in = BargeIn(settings)
         self._answering = Answering(self._numbers, settings, self._history, self._ladder)
-        self._listening = Listening(self._answering)
+        self._spare_s: float | None = None
+        self._listening = Listening(self._numbers, self._answering)
         self._closing = Closing(
             self._numbers, self._history, self._answering, self._pauses, settings.reply.playout.rate_hz
         )
@@ -88,6 +89,11 @@ class Turns:
     def on_shed(self, shed: bool) -> None:
         """While it holds, nothing is begun before a pause: the server is overloaded. What was begun goes on."""
         self._answering.on_shed(shed)
+
+    def on_spare(self, spare_s: float | None) -> None:
+        """So long may a turn of this session keep the device before another one that waits is late; None: nobody
+        is."""
+        self._spare_s = spare_s
 
     # the user's voice
 
@@ -178,6 +184,7 @@ class Turns:
         reply = self._reply_of(work, timing, now)
         if reply is None:
             return []
+        reply.spare_s = self._spare_s
         return self._settle(reply.on_thought(text, finished, now, timing.service_s), now)
 
     def on_spoken(self, work: Work, pcm: bytes, last: bool, timing: Timing, now: float) -> list[TurnCommand]:
@@ -375,6 +382,8 @@ class Turns:
         if turn.phase is Phase.HEARING and not turn.utterance.commit_asked:
             # A reply that was made ahead stays valid as long as the text does not change.
             turn.voiced = now
+            if turn.reply is not None:
+                turn.reply.awaited = False
             return turn.utterance.on_resumed()
         self._barge_in.on_speech(start)
         return []

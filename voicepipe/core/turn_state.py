@@ -15,7 +15,7 @@ from voicepipe.core.forecast import Outlook
 from voicepipe.core.numbering import Numbering
 from voicepipe.core.patience import Patience
 from voicepipe.core.reply import Reply, ReplySettings
-from voicepipe.core.utterance import DecodeSettings, Utterance
+from voicepipe.core.utterance import DecodeSettings, Speaking, Utterance
 
 DOWNLINK_S = 0.002
 
@@ -139,10 +139,18 @@ def open_turn(numbers: Numbering, settings: TurnSettings, start: int, outlook: O
     ledger = Ledger(number, settings.budget_s, settings.downlink_s, settings.shares)
 
     def make_work(kind: WorkKind, klass: WorkClass) -> Work:
-        return numbers.work(number, kind, klass, ledger.deadline)
+        return numbers.work(number, kind, klass, _due(turn, kind))
 
     utterance = Utterance(start, make_work, settings.decode)
-    return Turn(number, utterance, ledger, opened=now, progress=now, voiced=now, outlook=outlook)
+    turn = Turn(number, utterance, ledger, opened=now, progress=now, voiced=now, outlook=outlook)
+    return turn
+
+
+def _due(turn: Turn, kind: WorkKind) -> float | None:
+    """A decode of all that was said is due as if the speech had ended with the last sound that was heard."""
+    if turn.utterance.state is Speaking.PAUSE:
+        return turn.ledger.deadline
+    return turn.ledger.due(turn.voiced) if kind is WorkKind.FINAL else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ and still in time by themselves when the sound of the first clause, which the tu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf
@@ -21,9 +22,15 @@ AGE_LIMIT_S = 1.0
 chunk a second from those in time, at most."""
 
 
+def to_go_s(work: Work) -> float:
+    """Expected service until what the deadline is about is done. The chunk's bound stands for what nobody has
+    foretold, and for nothing else: one chunk in a hundred reaches it."""
+    return (work.expected_s or work.bound_s) + work.remaining_s
+
+
 def latest_start(work: Work) -> float:
-    """Scheduler time after which the work, begun, would miss its deadline; infinite without one."""
-    return inf if work.deadline is None else work.deadline - work.remaining_s - work.bound_s
+    """Scheduler time after which the work, begun, is expected to miss its deadline; infinite without one."""
+    return inf if work.deadline is None else work.deadline - to_go_s(work)
 
 
 @dataclass(slots=True)
@@ -94,6 +101,10 @@ class Queue:
             for heap in heaps:
                 heap[:] = [entry for entry in heap if entry[-1].queue is self]
                 heapify(heap)
+
+    def due(self) -> Iterator[Work]:
+        """All that waits here and has a deadline."""
+        return (waiting.work for own in self._due.values() for waiting in own.values())
 
     def first(self, now: float) -> Waiting | None:
         """The one to run at `now`. It stays until it is removed."""

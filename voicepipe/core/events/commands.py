@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from voicepipe.core.events.record import TurnRecord
-from voicepipe.core.events.work import Rehear, Speak, Stage, Think, Way, Work
+from voicepipe.core.events.work import Rehear, Speak, Stage, Think, Way, Work, WorkKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,13 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class Promote:
-    """What waits with this epoch now belongs to a started turn."""
+    """What waits with this epoch now belongs to a started turn: its speech has ended."""
 
     epoch: int
+    deadline: float | None = None
+    """Of what was asked for before the turn had one. Scheduler time."""
+    kinds: tuple[WorkKind, ...] = ()
+    """Only work of these; empty: all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,8 @@ class Work:
     slack, and then `load` and `bound_s` of the work that runs are that one's."""
     since: float | None = field(default=None, compare=False)
     """Since when what it belongs to has been waited for; None: it has just come."""
+    expected_s: float = field(default=0.0, compare=False)
+    """Predicted service of this chunk; 0 where none is known, and the bound stands for it."""
 
     @property
     def key(self) -> tuple[str, int]:
