@@ -22,7 +22,7 @@ from voicepipe.config import Config, EnginesConfig, LimitsConfig, ScriptedConfig
 from voicepipe.conversation import Call, check_out, converse, load_clips, spoken_question
 from voicepipe.engines.scripted import ScriptedTts
 from voicepipe.engines.table import load
-from voicepipe.errors import AudioFileError, ConnectionLost, NoMicrophone, ServerUnreachable
+from voicepipe.errors import AudioFileError, ConnectionLost, NoMicrophone, ServerDrained, ServerUnreachable
 from voicepipe.show import Display, JsonLines
 from voicepipe.wire import native
 from voicepipe_client import Event, make_clip
@@ -118,6 +118,47 @@ async def test_a_lost_connection_leaves_summary_and_wav(tmp_path: Path, code: in
     assert summary["unheard_clips"] == ["tone.wav"]
     reply, _ = read_wav(out, max_seconds=60)
     assert 0 < len(reply) < 16_000
+
+
+async def drain(ws: ServerConnection) -> None:
+    await ws.send(native.encode_server(native.Draining(5000.0)))
+    await ws.close(1012, "the server goes away")
+
+
+async def test_a_server_that_drains_after_the_last_answer_is_no_failure() -> None:
+    """True, one line that says so, and in the summary why the talk ended."""
+
+    async def then(ws: ServerConnection) -> None:
+        await answer_half(ws)
+        await drain(ws)
+
+    said, shown = io.StringIO(), io.StringIO()
+    for reporter in (JsonLines(said, io.StringIO()), Display(shown)):
+        async with Scripted(then).listening() as url:
+            assert await converse(Call(url), [CLIP], reporter)
+    summary = json.loads(said.getvalue().splitlines()[-1])["summary"]
+    assert (summary["turns"], summary["open_turns"], summary["ended"]) == (1, 0, "drained")
+    assert (summary["error"]["code"], summary["error"]["close_code"]) == ("server_drained", 1012)
+    last = shown.getvalue().splitlines()[-1]
+    assert last == "the server has gone away, as it had announced (1012); all that was said had been answered"
+
+
+async def test_a_server_that_drains_before_the_last_answer_says_what_is_left() -> None:
+    """A turn that it had begun, and a recording that was never said."""
+
+    async def then(ws: ServerConnection) -> None:
+        await answer_half(ws)
+        await ws.send(native.encode_server(native.SpeechStarted(turn=2)))
+        await drain(ws)
+
+    said = io.StringIO()
+    async with Scripted(then).listening() as url:
+        with pytest.raises(ServerDrained, match="1 turn and 2 recordings left unanswered"):
+            await converse(Call(url), [CLIP] * 3, JsonLines(said, io.StringIO()))
+    summary = json.loads(said.getvalue().splitlines()[-1])["summary"]
+    assert (summary["turns"], summary["open_turns"], summary["ended"]) == (1, 1, "drained")
+    assert summary["unheard_clips"] == ["tone.wav"] * 2
+    assert "left unanswered" in summary["error"]["message"]
 
 
 async def test_a_cancelled_talk_leaves_summary_and_wav(tmp_path: Path) -> None:

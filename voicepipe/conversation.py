@@ -11,7 +11,7 @@ from pathlib import Path
 
 from voicepipe.audio import Samples, from_pcm16, write_wav
 from voicepipe.engines.base import Tts
-from voicepipe.errors import AudioFileError, ConnectionLost, EnvironmentFailure, VoicepipeError
+from voicepipe.errors import AudioFileError, ConnectionLost, EnvironmentFailure, ServerDrained, VoicepipeError
 from voicepipe.meter import OnThread
 from voicepipe.show import Reporter
 from voicepipe.warmup import speak
@@ -65,10 +65,13 @@ async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> boo
     `summarise` and
 
         unheard_clips   names of the clips with audible sound of which the server heard nothing
-        ended           "done", "lost" (the connection), "interrupted" (cancelled) or "failed"
+        open_turns      turns that had begun and were not answered to their end
+        ended           "done", "drained" (the server went away in order), "lost" (the connection),
+                        "interrupted" (cancelled) or "failed"
         error           {code, close_code, message} of what ended it; null for "done" and "interrupted"
 
-    Raises what `connect` raises, ConnectionLost, NoMicrophone and MissingExtra.
+    Raises what `connect` raises, ConnectionLost, NoMicrophone and MissingExtra; ServerDrained only where
+    something was left unanswered.
     """
     played = bytearray()
     last = TalkReport([], summarise([]))
@@ -93,6 +96,12 @@ async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> boo
         except asyncio.CancelledError:
             ended = "interrupted"
             raise
+        except ServerDrained as drained:
+            left = _left_text(last.open_turns, len(_unheard(clips, last)))
+            end = ServerDrained(f"{drained.message}; {left or 'all that was said had been answered'}")
+            ended, error = "drained", _told(end, session)
+            if left:
+                raise end from None
         except ConnectionLost as lost:
             ended, error = "lost", _told(lost, session)
             raise
@@ -100,10 +109,13 @@ async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> boo
             error = _told(failure, session)
             raise
         finally:
-            unheard = [
-                clip.name for number, clip in enumerate(clips) if clip.speech_end and number not in last.heard_clips
-            ]
-            summary = {**last.summary, "unheard_clips": unheard, "ended": ended, "error": error}
+            summary = {
+                **last.summary,
+                "unheard_clips": _unheard(clips, last),
+                "open_turns": last.open_turns,
+                "ended": ended,
+                "error": error,
+            }
             written = None
             try:
                 if call.out is not None and played:
@@ -112,6 +124,18 @@ async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> boo
             finally:
                 reporter.on_end(summary, written)
     return bool(last.turns) or not any(clip.speech_end for clip in clips)
+
+
+def _unheard(clips: Sequence[Clip], report: TalkReport) -> list[str]:
+    """Names of those with sound of which the server heard nothing."""
+    return [clip.name for number, clip in enumerate(clips) if clip.speech_end and number not in report.heard_clips]
+
+
+def _left_text(open_turns: int, unheard_clips: int) -> str:
+    """ "" where nothing was left."""
+    counts = {"turn": open_turns, "recording": unheard_clips}
+    parts = [f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items() if count]
+    return f"{' and '.join(parts)} left unanswered" if parts else ""
 
 
 def _told(error: VoicepipeError, session: Session) -> dict[str, object]:

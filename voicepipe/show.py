@@ -86,6 +86,7 @@ class Display:
             self._line(unheard)
         elif summary["turns"] == 0:
             self._no_turn(summary["ended"])
+        self._drained(summary)
         if written is not None:
             self._line(f"the replies are in {written}")
 
@@ -95,6 +96,13 @@ class Display:
             self._line("interrupted")
         elif ended == "done":
             self._line("no turn: nothing was said, or nothing was heard in it")
+
+    def _drained(self, summary: Mapping[str, object]) -> None:
+        """Where something was left unanswered the error tells, which comes next."""
+        error = summary.get("error")
+        if summary["ended"] == "drained" and not summary["open_turns"] and not summary["unheard_clips"]:
+            assert isinstance(error, Mapping)
+            self._line(str(error["message"]))
 
     def on_refused(self, refused: Refused) -> None:
         """The error says it."""

@@ -240,6 +240,25 @@ def test_a_server_that_is_killed_leaves_a_talk_its_summary(tone: Path) -> None:
     assert "1006" in err and "Traceback" not in err
 
 
+@pytest.mark.parametrize(("recordings", "status"), [(1, 0), (2, 1)])
+def test_a_server_that_drains_in_the_silence_after_an_answer(recordings: int, status: int, tmp_path: Path) -> None:
+    """Nothing was left to answer: status 0, and it is said why the talk ended. Where a second recording had not
+    been said, status 1 and how much was left."""
+    path, err = tmp_path / "long.wav", ""
+    tone = 0.3 * np.sin(np.arange(RATE_HZ) * 0.2)
+    write_wav(path, np.concatenate([tone, np.zeros(20 * RATE_HZ)]).astype(np.float32), RATE_HZ)
+    with serving("--engines", "scripted") as port:
+        talk = begun("talk", "--url", f"ws://127.0.0.1:{port}", *["--wav", path] * recordings, "--json")
+        assert talk.stdout is not None
+        assert json.loads(talk.stdout.readline())["verdict"] == "met"
+    rest, err = talk.communicate(timeout=20)
+    assert talk.returncode == status, err
+    summary = json.loads(rest.splitlines()[-1])["summary"]
+    assert (summary["ended"], summary["error"]["code"], summary["open_turns"]) == ("drained", "server_drained", 0)
+    said = "" if status == 0 else f"voicepipe: {summary['error']['message']}\n"
+    assert err.endswith(said) and ("1 recording left unanswered" in said) is bool(status)
+
+
 def test_a_demo_that_is_told_to_end_leaves_its_summary(tone: Path) -> None:
     """SIGTERM in the middle of the second recording."""
     demo = begun("demo", "--engines", "scripted", "--wav", tone, "--wav", tone, "--json")

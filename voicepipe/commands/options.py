@@ -16,7 +16,14 @@ from voicepipe.recorders import Recorders, open_recorders
 BUDGET_MS = (1.0, 60_000.0)
 
 
+STATUS_OF_A_TALK = (
+    "Exit status: 0, all that was said came to a turn, also where the server then went away in order; 1, some of "
+    "it did not, or something failed; 2, wrong usage, a missing token included; 130 or 143, Ctrl-C or SIGTERM."
+)
+
+
 def add_clips(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = STATUS_OF_A_TALK
     parser.add_argument("--wav", action="append", type=path_of, metavar="F", help="say this recording (repeatable)")
     parser.add_argument("--out", type=path_of, metavar="F", help="write the replies to this WAV")
     parser.add_argument("--json", action="store_true", help="one JSON object per turn, a summary last")

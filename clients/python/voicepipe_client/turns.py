@@ -189,6 +189,11 @@ class Turns:
         """Recordings of which the server has shown that it heard something."""
         return frozenset(self._heard_clips)
 
+    @property
+    def open_turns(self) -> int:
+        """Turns that have begun and not ended."""
+        return len(self._open)
+
     # --- inside
 
     def _of(self, turn: int) -> _Turn:
