@@ -141,7 +141,7 @@ async def test_two_recordings_two_turns() -> None:
     assert [r.clip for r in report.turns] == [0, 1]
     assert turns == report.turns
     assert report.summary["turns"] == 2
-    assert report.summary["verdicts"] == {"met": 2}
+    assert report.summary["answered"] == 2
     assert bytes(played) == b"\x00\x10" * 1280
     assert server.reports[-1] == (2, 640)
     assert server.ended

@@ -21,12 +21,18 @@ STATUS_OF_A_TALK = (
     "it did not, or something failed; 2, wrong usage, a missing token included; 130 or 143, Ctrl-C or SIGTERM."
 )
 
+JSON_LINES = (
+    "one JSON object per turn, and {summary} last: turns = answered + cut_off (before the speech had ended) + "
+    "unanswered (refused, failed, interrupted) + empty; answered_felt_ms holds percentiles of the answered ones "
+    "alone; ended and error say why it ended"
+)
+
 
 def add_clips(parser: argparse.ArgumentParser) -> None:
     parser.epilog = STATUS_OF_A_TALK
     parser.add_argument("--wav", action="append", type=path_of, metavar="F", help="say this recording (repeatable)")
     parser.add_argument("--out", type=path_of, metavar="F", help="write the replies to this WAV")
-    parser.add_argument("--json", action="store_true", help="one JSON object per turn, a summary last")
+    parser.add_argument("--json", action="store_true", help=JSON_LINES)
 
 
 def add_promise(parser: argparse.ArgumentParser) -> None:
