@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 BAR_COLUMNS = 40
+REFUSALS = {
+    "late-commit": "what had been said was certain only after its deadline",
+    "no-content": "nothing of the answer was ready at its deadline",
+}
+"""What a turn's `reason` means. A newer server may have others, which are shown as they are."""
 
 
 def waterfall(stages: Mapping[str, tuple[float, float]], budget_ms: float) -> list[str]:
@@ -39,8 +44,11 @@ def turn_lines(record: Mapping[str, object], budget_ms: float) -> Sequence[str]:
     felt = record["felt_ms"]
     assert isinstance(felt, float | int | None)
     felt_text = "no answer heard" if felt is None else f"{felt:.0f} ms from the end of speech to sound"
+    reason = record.get("reason")
     if record["verdict"] == "refused":
-        felt_text = "not answered: no reply could be ready in time, and the budget is enforced"
+        felt_text = f"not answered: {REFUSALS.get(str(reason), reason)}, and the budget is enforced"
+    elif reason is not None:
+        felt_text += f" ({reason})"
     if record.get("cutoff"):
         felt_text = "but a false cutoff: it was answered before the speech in the recording had ended"
     lines = [f"turn {record['turn']}: {record['verdict']}, {felt_text} (budget {budget_ms:.0f} ms)"]

@@ -86,6 +86,7 @@ def test_a_turn_as_printed() -> None:
         "transcript": "What time?",
         "reply": "It is noon.",
         "verdict": "missed",
+        "reason": None,
         "felt_ms": 120.0,
         "system_ms": 12.5,
         "stages": {

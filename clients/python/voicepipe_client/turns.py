@@ -67,6 +67,8 @@ class TurnRecord:
     cutoff: bool = False
     """The commit that stood was decided before the labelled end of the recording's speech. There is no gap
     then: what the reply followed was a pause, not the end of what was said."""
+    reason: str | None = None
+    """Why it was refused, or the code of the error by which it failed."""
 
     def as_dict(self) -> dict[str, object]:
         """What `--json` prints."""
@@ -75,6 +77,7 @@ class TurnRecord:
             "transcript": self.transcript,
             "reply": self.reply,
             "verdict": self.verdict,
+            "reason": self.reason,
             "felt_ms": _rounded(self.felt_ms),
             "system_ms": _rounded(self.system_ms),
             "stages": msgspec.to_builtins(self.stages),
@@ -255,6 +258,7 @@ class Turns:
                 received_ms=received_ms if self._labelled else None,
                 clip=clip,
                 cutoff=cutoff,
+                reason=ended.reason,
             )
         )
 
