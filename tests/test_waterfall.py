@@ -98,6 +98,48 @@ def test_a_failed_turn_names_its_error() -> None:
     assert list(turn_lines(record, 200.0)) == ["turn 1: failed, no answer heard (engine_timeout) (budget 200 ms)"]
 
 
+@pytest.mark.parametrize(
+    ("felt_ms", "says"),
+    [
+        (156.2, "here it was 6 ms more: network, playback, and where either hears the speech end"),
+        (141.0, "here it was 9 ms less: network, playback, and where either hears the speech end"),
+        (150.4, "the same as was measured here"),
+    ],
+)
+def test_the_measured_gap_and_the_servers_are_told_apart(felt_ms: float, says: str) -> None:
+    """The first line is the client's, the stages are the server's; the line below them says what lies between."""
+    record = {
+        "turn": 1,
+        "verdict": "met",
+        "felt_ms": felt_ms,
+        "measured": True,
+        "felt_estimate_ms": 150.0,
+        "stages": {name: {"wait_ms": w, "service_ms": s} for name, (w, s) in STAGES.items()},
+        "speculation": {"hit": False, "saved_ms": 0.0},
+        "blame": None,
+    }
+    first, *_, last = turn_lines(record, 200.0)
+    assert f"{felt_ms:.0f} ms from the end of speech to sound, measured here (budget 200 ms)" in first
+    assert last.startswith("  = 150 ms as the server counts, and judges") and last.endswith(says)
+
+
+def test_a_gap_that_nobody_measured_is_the_servers_estimate() -> None:
+    """A microphone's: one figure, and whose it is."""
+    record = {
+        "turn": 1,
+        "verdict": "met",
+        "felt_ms": 150.0,
+        "measured": False,
+        "felt_estimate_ms": 150.0,
+        "stages": {name: {"wait_ms": w, "service_ms": s} for name, (w, s) in STAGES.items()},
+        "speculation": {"hit": False, "saved_ms": 0.0},
+        "blame": None,
+    }
+    first, *bars = turn_lines(record, 200.0)
+    assert "150 ms from the end of speech to sound, by the server's estimate" in first
+    assert len(bars) == len(STAGES)
+
+
 def test_a_miss_names_the_stage_to_blame() -> None:
     """With kind and excess; what was done ahead is told too."""
     record = {

@@ -43,7 +43,8 @@ def turn_lines(record: Mapping[str, object], budget_ms: float) -> Sequence[str]:
     """A turn record (as `--json` prints it) for people."""
     felt = record["felt_ms"]
     assert isinstance(felt, float | int | None)
-    felt_text = "no answer heard" if felt is None else f"{felt:.0f} ms from the end of speech to sound"
+    by = "measured here" if record.get("measured", True) else "by the server's estimate"
+    felt_text = "no answer heard" if felt is None else f"{felt:.0f} ms from the end of speech to sound, {by}"
     reason = record.get("reason")
     if record["verdict"] == "refused":
         felt_text = f"not answered: {REFUSALS.get(str(reason), reason)}, and the budget is enforced"
@@ -57,6 +58,7 @@ def turn_lines(record: Mapping[str, object], budget_ms: float) -> Sequence[str]:
     spans = {name: (part["wait_ms"], part["service_ms"]) for name, part in stages.items()}
     if any(wait + service for wait, service in spans.values()):
         lines += waterfall(spans, budget_ms)
+        lines += _between(record)
     ahead = record["speculation"]
     assert isinstance(ahead, Mapping)
     if ahead["saved_ms"] >= 1.0:
@@ -65,3 +67,20 @@ def turn_lines(record: Mapping[str, object], budget_ms: float) -> Sequence[str]:
     if isinstance(blame, Mapping):
         lines.append(f"  over its share: {blame['stage']} ({blame['kind']}), by {blame['ms']:.0f} ms")
     return lines
+
+
+def _between(record: Mapping[str, object]) -> list[str]:
+    """What lies between the gap that was measured at the client, in the first line, and the server's stages."""
+    felt, estimate = record["felt_ms"], record.get("felt_estimate_ms")
+    if not record.get("measured", True) or not isinstance(felt, float | int):
+        return []
+    if not isinstance(estimate, float | int):
+        return []
+    more = round(felt) - round(estimate)
+    if more == 0:
+        return [f"  = {estimate:.0f} ms as the server counts, and judges: the same as was measured here"]
+    way = f"{abs(more)} ms {'more' if more > 0 else 'less'}"
+    return [
+        f"  = {estimate:.0f} ms as the server counts, and judges; here it was {way}: "
+        "network, playback, and where either hears the speech end"
+    ]

@@ -88,6 +88,8 @@ def test_a_turn_as_printed() -> None:
         "verdict": "missed",
         "reason": None,
         "felt_ms": 120.0,
+        "measured": True,
+        "felt_estimate_ms": 100.0,
         "system_ms": 12.5,
         "stages": {
             "endpoint": {"wait_ms": 96.0, "service_ms": 0.0},
@@ -217,8 +219,9 @@ def test_without_labels_the_servers_estimate_stands_in() -> None:
     scene.hear(1.1, TurnCommitted(1, 1))
     answer(scene)
     scene.hear(1.2, ended(1))
-    assert scene.turns.records[0].felt_ms == 100.0
-    assert scene.turns.records[0].received_ms is None
+    (record,) = scene.turns.records
+    assert (record.felt_ms, record.felt_estimate_ms, record.measured) == (100.0, 100.0, False)
+    assert record.received_ms is None
 
 
 def test_the_recording_of_a_turn() -> None:

@@ -27,7 +27,8 @@ def test_demo_prints_one_object_per_turn_and_nothing_else(tone: Path, tmp_path: 
     assert done.returncode == 0, done.stderr
     *turns, last = lines(done.stdout)
     assert [turn["turn"] for turn in turns] == [1, 2]
-    fields = "turn transcript reply verdict reason felt_ms system_ms stages speculation blame cutoff".split()
+    said, took = ["turn", "transcript", "reply", "verdict", "reason"], ["felt_ms", "measured", "felt_estimate_ms"]
+    fields = [*said, *took, "system_ms", "stages", "speculation", "blame", "cutoff"]
     assert all(list(turn) == fields for turn in turns)
     summary = last["summary"]
     assert isinstance(summary, dict)

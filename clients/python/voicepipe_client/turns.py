@@ -67,6 +67,10 @@ class TurnRecord:
     cutoff: bool = False
     """The commit that stood was decided before the labelled end of the recording's speech. There is no gap
     then: what the reply followed was a pause, not the end of what was said."""
+    felt_estimate_ms: float | None = None
+    """The gap as the server counts it, by which it judges: the sum of `stages`."""
+    measured: bool = True
+    """`felt_ms` was measured here. False: it is the server's estimate, since nobody told where the speech ended."""
     reason: str | None = None
     """Why it was refused, or the code of the error by which it failed."""
 
@@ -79,6 +83,8 @@ class TurnRecord:
             "verdict": self.verdict,
             "reason": self.reason,
             "felt_ms": _rounded(self.felt_ms),
+            "measured": self.measured,
+            "felt_estimate_ms": _rounded(self.felt_estimate_ms),
             "system_ms": _rounded(self.system_ms),
             "stages": msgspec.to_builtins(self.stages),
             "speculation": msgspec.to_builtins(self.speculation),
@@ -258,6 +264,8 @@ class Turns:
                 received_ms=received_ms if self._labelled else None,
                 clip=clip,
                 cutoff=cutoff,
+                felt_estimate_ms=ended.felt_estimate_ms,
+                measured=self._labelled,
                 reason=ended.reason,
             )
         )
