@@ -242,6 +242,38 @@ async def test_a_server_that_hears_nothing_is_told(monkeypatch: pytest.MonkeyPat
     assert "tone.wav" in complaints.getvalue()
 
 
+async def until_sound(ws: ServerConnection, *, loud: bool) -> None:
+    """The next frame of sound that is as loud as that."""
+    while not isinstance(data := await ws.recv(), bytes) or any(data[8:]) is not loud:
+        pass
+
+
+async def test_one_recording_without_a_word_among_others_is_not_overlooked() -> None:
+    """A hum that the server ends as `empty`: False, although the other one was answered."""
+
+    async def then(ws: ServerConnection) -> None:
+        await answer_half(ws)
+        await until_sound(ws, loud=False)
+        await until_sound(ws, loud=True)
+        nothing = native.Stages(*[native.StageTimes()] * 5)
+        ended = native.TurnEnded(2, "empty", None, None, nothing, native.Speculation(False, 0, 0.0, 0.0), None)
+        await ws.send(native.encode_server(native.SpeechStarted(turn=2)))
+        await ws.send(native.encode_server(ended))
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                await ws.recv()
+
+    said, complaints = io.StringIO(), io.StringIO()
+    hum = make_clip("hum.wav", CLIP.samples, 16_000)
+    async with Scripted(then).listening() as url:
+        assert not await converse(Call(url), [CLIP, hum], JsonLines(said, complaints))
+    summary = json.loads(said.getvalue().splitlines()[-1])["summary"]
+    assert (summary["wordless_clips"], summary["silent_clips"], summary["unheard_clips"]) == (["hum.wav"], [], [])
+    assert complaints.getvalue() == (
+        "voicepipe: nobody spoke in hum.wav: the server heard sound in it, and no words\n"
+    )
+
+
 async def test_replies_are_written_where_they_should_be(tmp_path: Path) -> None:
     """As they were played: the tone of three words, into a folder that is made."""
     out, said = tmp_path / "deep" / "reply.wav", io.StringIO()

@@ -284,7 +284,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "entrance": ("config", "core.*"),
     "pressure": ("core.events", "core.overload"),
     "signals": (),
-    "show": ("waterfall", "wire.messages", "errors", "voicepipe_client", "voicepipe_client.*"),
+    "show": ("audio", "waterfall", "wire.messages", "errors", "voicepipe_client", "voicepipe_client.*"),
     "conversation": (
         "audio",
         "engines.base",

@@ -60,11 +60,13 @@ async def spoken_question(tts: Tts, folder: Path, on_thread: OnThread) -> Clip:
 async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> bool:
     """Say the clips, or without any what the microphone hears, until the end of them or of the session.
 
-    False if there was something to hear in the clips and not a single turn came of it. On every path on which
+    False if there is a clip of which came no turn in which something was said. On every path on which
     there was a session, the replies' WAV is written and the reporter gets a summary, whose fields are those of
     `summarise` and
 
-        unheard_clips   names of the clips with audible sound of which the server heard nothing
+        silent_clips    names of the clips without audible sound
+        unheard_clips   of those with sound of which the server heard nothing
+        wordless_clips  of those in which it heard sound and no words
         open_turns      turns that had begun and were not answered to their end
         ended           "done", "drained" (the server went away in order), "lost" (the connection),
                         "interrupted" (cancelled) or "failed"
@@ -97,7 +99,7 @@ async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> boo
             ended = "interrupted"
             raise
         except ServerDrained as drained:
-            left = _left_text(last.open_turns, len(_unheard(clips, last)))
+            left = _left_text(last.open_turns, len(_unsaid(clips, last)["unheard_clips"]))
             end = ServerDrained(f"{drained.message}; {left or 'all that was said had been answered'}")
             ended, error = "drained", _told(end, session)
             if left:
@@ -111,7 +113,7 @@ async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> boo
         finally:
             summary = {
                 **last.summary,
-                "unheard_clips": _unheard(clips, last),
+                **_unsaid(clips, last),
                 "open_turns": last.open_turns,
                 "ended": ended,
                 "error": error,
@@ -123,12 +125,23 @@ async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> boo
                     written = call.out
             finally:
                 reporter.on_end(summary, written)
-    return bool(last.turns) or not any(clip.speech_end for clip in clips)
+    return not any(_unsaid(clips, last).values())
 
 
-def _unheard(clips: Sequence[Clip], report: TalkReport) -> list[str]:
-    """Names of those with sound of which the server heard nothing."""
-    return [clip.name for number, clip in enumerate(clips) if clip.speech_end and number not in report.heard_clips]
+def _unsaid(clips: Sequence[Clip], report: TalkReport) -> dict[str, list[str]]:
+    """Names of those of which came no turn in which something was said, by the reason."""
+    why: dict[str, list[str]] = {"silent_clips": [], "unheard_clips": [], "wordless_clips": []}
+    said = {record.clip for record in report.turns if record.verdict != "empty"}
+    for number, clip in enumerate(clips):
+        if number in said:
+            continue
+        if not clip.speech_end:
+            why["silent_clips"].append(clip.name)
+        elif number not in report.heard_clips:
+            why["unheard_clips"].append(clip.name)
+        elif not report.open_turns:
+            why["wordless_clips"].append(clip.name)
+    return why
 
 
 def _left_text(open_turns: int, unheard_clips: int) -> str:

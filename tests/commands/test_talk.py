@@ -75,18 +75,17 @@ def test_demo_for_people_shows_what_was_said_and_the_waterfall(own_cache: Path) 
     assert f"the replies are in {own_cache / 'demo' / 'reply.wav'}" in done.stdout
 
 
-def test_silence_is_no_turn(tmp_path: Path) -> None:
-    """A recording without speech: only the summary, and status 0."""
+def test_a_recording_in_which_nobody_speaks(tmp_path: Path) -> None:
+    """The summary and a line that names it, and status 1: whoever sends a recording wants it answered."""
     path = tmp_path / "quiet.wav"
     write_wav(path, np.zeros(RATE_HZ, np.float32), RATE_HZ)
     done = run("demo", "--engines", "scripted", "--json", "--wav", path)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     (only,) = lines(done.stdout)
     assert isinstance(only["summary"], dict)
-    assert only["summary"]["turns"] == 0
-    assert only["summary"]["unheard_clips"] == []
-    assert only["summary"]["ended"] == "done"
-    assert done.stderr == ""
+    assert (only["summary"]["turns"], only["summary"]["ended"]) == (0, "done")
+    assert (only["summary"]["silent_clips"], only["summary"]["unheard_clips"]) == (["quiet.wav"], [])
+    assert done.stderr == "voicepipe: nobody spoke in quiet.wav: no sound in it is louder than -50 dBFS\n"
 
 
 def bad_files(tmp_path: Path) -> dict[str, Path]:

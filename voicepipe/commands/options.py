@@ -17,8 +17,9 @@ BUDGET_MS = (1.0, 60_000.0)
 
 
 STATUS_OF_A_TALK = (
-    "Exit status: 0, all that was said came to a turn, also where the server then went away in order; 1, some of "
-    "it did not, or something failed; 2, wrong usage, a missing token included; 130 or 143, Ctrl-C or SIGTERM."
+    "Exit status: 0, something was said in every recording and came to a turn, also where the server then went "
+    "away in order; 1, in some recording nobody spoke or nothing was heard, the session was refused or lost, or "
+    "something failed; 2, wrong usage, a missing token included; 130 or 143, Ctrl-C or SIGTERM."
 )
 
 JSON_LINES = (

@@ -101,7 +101,7 @@ def _reporter(args: argparse.Namespace) -> Reporter:
 
 
 def _report(run: Coroutine[object, object, bool], reporter: Reporter) -> int:
-    """0, or 1 where nothing of what was said has been heard."""
+    """0, or 1 where there is a recording of which came no turn in which something was said."""
     try:
         return asyncio.run(_until_told(run))
     except Refused as exc:
