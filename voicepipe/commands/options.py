@@ -51,7 +51,7 @@ def add_engines(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--llm", metavar="SPEC", help="GGUF file, hub id, or http(s) URL of an OpenAI-compatible endpoint"
     )
-    parser.add_argument("--llm-model", metavar="NAME", help="the model's name at that endpoint")
+    parser.add_argument("--llm-model", metavar="NAME", help="the model's name at that endpoint; a URL needs one")
     parser.add_argument("--asr", metavar="SPEC", help="faster-whisper model: name, folder or hub id")
     parser.add_argument(
         "--asr-second", metavar="SPEC", help="a larger one, to hear again in idle time what was said (default none)"
