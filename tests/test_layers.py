@@ -297,8 +297,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "voicepipe_client.*",
     ),
     "commands": (),
+    "commands.folders": ("errors",),
     "commands.engines": ("config", "engines.base", "engines.table", "models.*"),
-    "commands.options": ("commands.engines", "config", "errors", "recorders"),
+    "commands.options": ("commands.engines", "commands.folders", "config", "errors", "recorders"),
     "commands.tokens": ("config", "errors"),
     "commands.ready": ("app", "config"),
     "commands.models": ("commands.engines", "models.*"),
@@ -320,6 +321,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "commands.talk": (
         "commands.engines",
+        "commands.folders",
         "commands.options",
         "commands.ready",
         "app",

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from voicepipe.audio import Samples, from_pcm16, write_wav
+from voicepipe.audio import from_pcm16, write_wav
 from voicepipe.engines.base import Tts
 from voicepipe.errors import AudioFileError, ConnectionLost, EnvironmentFailure, ServerDrained, VoicepipeError
 from voicepipe.meter import OnThread
@@ -43,8 +43,9 @@ def load_clips(paths: Sequence[Path]) -> list[Clip]:
 
 
 async def spoken_question(tts: Tts, folder: Path, on_thread: OnThread) -> Clip:
-    """The demo's question in the engines' own voice; kept as a WAV in `folder`, and made where there is none
-    that can be read and heard: a file that was cut off in the middle must not spoil every later demo."""
+    """The demo's question in the engines' own voice; kept as a WAV in `folder`, which is there, and made
+    where there is none that can be read and heard: a file that was cut off in the middle must not spoil every
+    later demo."""
     path = folder / f"question-{re.sub(r'[^A-Za-z0-9.-]', '_', tts.name)}.wav"
     if path.exists():
         try:
@@ -53,7 +54,7 @@ async def spoken_question(tts: Tts, folder: Path, on_thread: OnThread) -> Clip:
             kept = None
         if kept is not None and kept.speech_end:
             return kept
-    _write(path, await speak(tts, DEMO_QUESTION, on_thread), tts.sample_rate_hz)
+    write_wav(path, await speak(tts, DEMO_QUESTION, on_thread), tts.sample_rate_hz)
     return load_clip(path, RATE_HZ)
 
 
@@ -121,7 +122,7 @@ async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> boo
             written = None
             try:
                 if call.out is not None and played:
-                    _write(call.out, from_pcm16(bytes(played)), session.ready.output_rate)
+                    write_wav(call.out, from_pcm16(bytes(played)), session.ready.output_rate)
                     written = call.out
             finally:
                 reporter.on_end(summary, written)
@@ -191,12 +192,14 @@ def _loudspeaker(stack: AsyncExitStack, rate_hz: int, reporter: Reporter) -> Lou
         return None
 
 
-def check_out(path: Path) -> None:
-    """Raises AudioFileError where the WAV could not be written, or would be taken for something else: before
-    the conversation, not after it."""
+def check_suffix(path: Path) -> None:
+    """Raises AudioFileError where the WAV would be taken for something else."""
     if path.suffix.lower() not in ("", ".wav"):
         raise AudioFileError(f"--out {path}: a WAV is written; give it a name that ends in .wav", field="out")
-    _make_folder(path)
+
+
+def check_out(path: Path) -> None:
+    """Raises AudioFileError where the WAV could not be written: before the conversation, not after it."""
     there = path.exists()
     try:
         with path.open("ab"):
@@ -205,15 +208,3 @@ def check_out(path: Path) -> None:
             path.unlink()
     except OSError as exc:
         raise AudioFileError(f"{path} cannot be written: {exc.strerror}", field="out") from None
-
-
-def _write(path: Path, samples: Samples, rate_hz: int) -> None:
-    _make_folder(path)
-    write_wav(path, samples, rate_hz)
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise AudioFileError(f"{path.parent} cannot be made: {exc.strerror}", field="out") from None

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from voicepipe.commands.engines import check_models
+from voicepipe.commands.folders import make_folder
 from voicepipe.config import Config, parse_config
 from voicepipe.errors import ConfigError
 from voicepipe.recorders import Recorders, open_recorders
@@ -145,4 +146,8 @@ def config_of(args: argparse.Namespace) -> Config:
 
 
 def recorders_of(args: argparse.Namespace) -> AbstractContextManager[Recorders]:
+    """Raises ConfigError."""
+    for option, path in {"--ledger": args.ledger, "--trace": args.trace, "--record": args.record}.items():
+        if path is not None:
+            make_folder(path, option)
     return open_recorders(args.ledger, args.trace, args.record)
