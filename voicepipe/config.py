@@ -123,7 +123,7 @@ class AcknowledgeConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only
         "Let me see.",
         "One moment.",
     )
-    """Spoken in turn, so that none comes twice in a row: two different ones at least. Rendered once, at start."""
+    """Spoken in turn, so that none comes twice in a row: 2 to 16 different ones. Rendered once, at start."""
     one_in: Annotated[int, Meta(ge=1, le=1000)] = 3
     """At most one turn in so many is acknowledged."""
 

@@ -23,6 +23,7 @@ STATUS_OF_A_TALK = (
     "something failed; 2, wrong usage, a missing token included; 130 or 143, Ctrl-C or SIGTERM."
 )
 
+RECORDING = "say this recording (repeatable): WAV, FLAC or OGG of 8 to 384 kHz and up to 10 minutes"
 JSON_LINES = (
     "one JSON object per turn, and {summary} last: turns = answered + cut_off (before the speech had ended) + "
     "unanswered (refused, failed, interrupted) + empty; answered_felt_ms holds percentiles of the answered ones "
@@ -32,7 +33,7 @@ JSON_LINES = (
 
 def add_clips(parser: argparse.ArgumentParser) -> None:
     parser.epilog = STATUS_OF_A_TALK
-    parser.add_argument("--wav", action="append", type=path_of, metavar="F", help="say this recording (repeatable)")
+    parser.add_argument("--wav", action="append", type=path_of, metavar="F", help=RECORDING)
     parser.add_argument("--out", type=path_of, metavar="F", help="write the replies to this WAV")
     parser.add_argument("--json", action="store_true", help=JSON_LINES)
 
