@@ -255,7 +255,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "wire.*",
     ),
     "api": ("background", "engines.base", "errors", "gate", "wire", "wire.chat"),
-    "listener": ("api", "background", "errors", "gate"),
+    "listener": ("api", "background", "errors", "gate", "wire", "wire.chat"),
     "sim": (),
     "sim.*": ("sim.*", "core.*", "engines.simulated", "engines.scripted", "config", "errors"),
     # on top: puts everything together

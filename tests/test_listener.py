@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import signal
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -13,7 +19,7 @@ httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")
 
-from voicepipe.listener import bind, listening  # noqa: E402 - it needs the extra
+from voicepipe.listener import Bounds, bind, listening  # noqa: E402 - it needs the extra
 
 
 async def hello(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
@@ -29,7 +35,7 @@ async def test_it_serves_while_the_block_runs() -> None:
     async with httpx.AsyncClient() as client:
         with pytest.raises(httpx.ConnectError):
             await client.get(f"http://127.0.0.1:{port}/")
-        async with listening(hello, bound):
+        async with listening(hello, bound, Bounds(8, [].append)):
             assert (await client.get(f"http://127.0.0.1:{port}/")).text == "hello"
             assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
         with pytest.raises(httpx.TransportError):
@@ -48,3 +54,122 @@ def test_a_port_that_is_taken_is_named() -> None:
 def test_an_address_that_is_not_ours_is_named() -> None:
     with pytest.raises(EnvironmentFailure, match=r"192\.0\.2\.1"):
         bind("192.0.2.1", 0)
+
+
+# --- bounds
+
+
+@dataclass
+class Door:
+    port: int
+    refused: list[str] = field(default_factory=list)
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    async def call(self, text: str = "") -> asyncio.StreamReader:
+        """A connection on which this is sent, and nothing more."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.writers.append(writer)
+        await self.say(text)
+        return reader
+
+    async def say(self, text: str) -> None:
+        self.writers[-1].write(text.encode())
+        await self.writers[-1].drain()
+
+
+@asynccontextmanager
+async def door(app: Any = hello, *, most: int = 8, head_s: float = 0.05) -> AsyncIterator[Door]:
+    bound = bind("127.0.0.1", 0)
+    one = Door(bound.getsockname()[1])
+    async with asyncio.timeout(20), listening(app, bound, Bounds(most, one.refused.append, head_s)):
+        try:
+            yield one
+        finally:
+            for writer in one.writers:
+                writer.close()
+
+
+async def told(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], dict[str, Any]]:
+    """Status, headers and error of what is said last, up to the close."""
+    head, _, body = (await reader.read()).rpartition(b"\r\n\r\n")
+    status, *headers = head.decode().rpartition("HTTP/1.1 ")[2].split("\r\n")
+    return int(status[:3]), dict(line.split(": ") for line in headers), json.loads(body)["error"]
+
+
+GET = "GET / HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize("begun", ["", "GET / HT", GET])
+async def test_a_request_that_does_not_come_is_not_waited_for(begun: str) -> None:
+    """Not a byte of it, or not its end: told, counted, closed."""
+    async with door() as one:
+        status, headers, error = await told(await one.call(begun))
+        assert (status, headers["Connection"], error["code"]) == (408, "close", "request_timeout")
+        assert "within 0.05 s" in error["message"]
+        assert one.refused == ["request_timeout"]
+
+
+async def test_bytes_that_come_one_by_one_do_not_make_the_head_last_longer() -> None:
+    """The time runs from the connection on, or from a later request's first byte."""
+    async with door(head_s=0.3) as one:
+        reader = await one.call(f"{GET}\r\n")
+        assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+        dripping = asyncio.ensure_future(told(reader))
+        sent = 0
+        try:
+            while not dripping.done():
+                await one.say("GET / HTTP/1.1\r\nX: "[sent] if sent < 19 else "x")
+                sent += 1
+                await asyncio.wait([dripping], timeout=0.02)
+        except ConnectionError:
+            pass  # it was closed between two bytes
+        status, _, error = await dripping
+        assert (status, error["code"]) == (408, "request_timeout")
+        assert one.refused == ["request_timeout"]
+
+
+async def test_the_rest_of_a_body_that_nobody_reads_is_not_taken_for_ever() -> None:
+    """The answer has been given; byte by byte it would keep the connection open."""
+    async with door(head_s=0.1) as one:
+        reader = await one.call(f"{GET}Content-Length: 1000\r\n\r\nx")
+        assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+        await one.say("x")
+        await reader.read()
+        assert one.refused == ["request_timeout"]
+
+
+async def test_an_answer_may_take_longer_than_a_head() -> None:
+    """Whoever has asked waits for the answer, not for a timer."""
+
+    async def slow(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+        await go_on.wait()
+        await hello(scope, receive, send)
+
+    go_on = asyncio.Event()
+    async with door(slow) as one, httpx.AsyncClient() as client:
+        asked = asyncio.ensure_future(client.get(f"http://127.0.0.1:{one.port}/", timeout=10))
+        reader = await one.call()
+        assert (await told(reader))[0] == 408  # a whole head's time has gone by
+        go_on.set()
+        assert (await asked).text == "hello"
+        assert one.refused == ["request_timeout"]
+
+
+async def test_connections_that_ask_for_nothing_are_bounded_in_number() -> None:
+    """One too many is told so, with the time to come back; it makes room at once, and so does whoever leaves."""
+    async with door(most=2, head_s=30.0) as one:
+        await one.call()
+        await one.call()
+        status, headers, error = await told(await one.call())
+        assert (status, headers["Retry-After"], error["code"]) == (503, "1", "connections")
+        assert one.refused == ["connections"]
+        one.writers[0].close()
+        while b"hello" not in await (await one.call(f"{GET}Connection: close\r\n\r\n")).read():
+            pass  # that the first one has gone is not known yet
+
+
+async def test_what_is_no_http_is_told_as_the_rest_is() -> None:
+    """JSON, and counted."""
+    async with door() as one:
+        status, _, error = await told(await one.call("hello, anybody?\r\n\r\n"))
+        assert (status, error["code"], one.refused) == (400, "bad_request", ["bad_request"])

@@ -200,7 +200,7 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     max_sessions: Count = 4
     max_connections: Count = 256
     """Open at once, at the voice door and at the API's each; beyond it 503, `connections` and Retry-After. Beyond
-    twice as many, the voice door cuts them without a word."""
+    twice as many, the voice door cuts them without a word, and the API's closes them with the same one."""
     max_connections_per_address: Count = 64
     idle_s: Seconds = 300.0
     """A session from which nothing comes for so long is closed."""

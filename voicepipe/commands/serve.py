@@ -88,7 +88,7 @@ def _api_listener(config: Config) -> ApiListener | None:
             "pip install 'voicepipe-realtime[api]' (from a checkout: pip install '.[api]')"
         ) from None
     limits = config.limits
-    settings = ApiSettings(limits.max_text_tokens, limits.send_timeout_s)
+    settings = ApiSettings(limits.max_text_tokens, limits.send_timeout_s, limits.max_connections)
     return ApiListener(config.host, config.api_port, settings)
 
 
