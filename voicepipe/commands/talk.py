@@ -36,9 +36,9 @@ def add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> a
         "demo",
         help="ask a spoken question over a real socket and hear the answer",
         description="Server and client in one process, over a loopback socket. Without --wav, a question is "
-        "synthesised. Fetches the default models (about 220 MB) on first use.",
+        "synthesised. Fetches the models that it needs and that are not here: the default ones are about 220 MB.",
     )
-    add_clips(parser)
+    add_clips(parser, out="demo/reply.wav in the cache")
     add_engines(parser)
     parser.set_defaults(run=_demo)
     return parser
@@ -53,8 +53,8 @@ def add_talk(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> a
         "wrong).",
     )
     parser.add_argument("--url", default=DEFAULT_URL, help=f"server (default {DEFAULT_URL})")
-    add_clips(parser)
-    add_promise(parser)
+    add_clips(parser, out="nowhere")
+    add_promise(parser, by_server=True)
     parser.set_defaults(run=_talk)
     return parser
 
