@@ -64,6 +64,7 @@ class Door:
     port: int
     refused: list[str] = field(default_factory=list)
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
+    some: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def call(self, text: str = "") -> asyncio.StreamReader:
         """A connection on which this is sent, and nothing more."""
@@ -72,16 +73,26 @@ class Door:
         await self.say(text)
         return reader
 
+    def on_refused(self, reason: str) -> None:
+        self.refused.append(reason)
+        self.some.set()
+
+    async def first_refusal(self) -> str:
+        await self.some.wait()
+        return self.refused[0]
+
     async def say(self, text: str) -> None:
         self.writers[-1].write(text.encode())
         await self.writers[-1].drain()
 
 
 @asynccontextmanager
-async def door(app: Any = hello, *, most: int = 8, head_s: float = 0.05) -> AsyncIterator[Door]:
+async def door(
+    app: Any = hello, *, most: int = 8, head_s: float = 0.05, unread_s: float = 5.0
+) -> AsyncIterator[Door]:
     bound = bind("127.0.0.1", 0)
     one = Door(bound.getsockname()[1])
-    async with asyncio.timeout(20), listening(app, bound, Bounds(most, one.refused.append, head_s)):
+    async with asyncio.timeout(20), listening(app, bound, Bounds(most, one.on_refused, head_s, unread_s)):
         try:
             yield one
         finally:
@@ -166,6 +177,28 @@ async def test_connections_that_ask_for_nothing_are_bounded_in_number() -> None:
         one.writers[0].close()
         while b"hello" not in await (await one.call(f"{GET}Connection: close\r\n\r\n")).read():
             pass  # that the first one has gone is not known yet
+
+
+@pytest.mark.parametrize("closing", ["close", "keep-alive"])
+async def test_an_answer_that_is_not_read_keeps_no_connection(closing: str) -> None:
+    """More than the system takes: cut and counted, also where the app has long written all of it."""
+
+    async def much(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", closing.encode())]})
+        await send({"type": "http.response.body", "body": bytes(1 << 24)})
+
+    async with door(much, unread_s=0.1) as one:
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(deaf, ("127.0.0.1", one.port))
+            await loop.sock_sendall(deaf, f"{GET}\r\n".encode())
+            assert await one.first_refusal() == "not_reading"
+            read = 0
+            while piece := await loop.sock_recv(deaf, 1 << 20):
+                read += len(piece)
+            assert read < 1 << 24
 
 
 async def test_what_is_no_http_is_told_as_the_rest_is() -> None:

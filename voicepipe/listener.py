@@ -1,7 +1,8 @@
 """The second listener: an ASGI app under uvicorn, on the loop of everything else.
 
 uvicorn is given a bound socket and no say over signals: those are the command line's. What it does not bound is
-bounded here: how many connections there are, and how long the head of a request may take.
+bounded here: how many connections there are, how long the head of a request may take, and how long an answer may be
+left unread.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ class Bounds:
     on_refused: Callable[[str], None]
     """Told the reason, a word of a fixed set, of each that did not get as far as the app."""
     head_s: float = HEAD_S
+    unread_s: float = 5.0
+    """How long a client may leave unread what is sent to it; then it is cut."""
 
 
 class _Connection(H11Protocol):
@@ -66,9 +69,11 @@ class _Connection(H11Protocol):
 
     bounds: Bounds
     _late: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # so that whatever is left unread is told, also after a close
         if len(self.connections) > self.bounds.most:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "refused: connections", "connections", "rate_limit_error")
         else:
@@ -81,8 +86,17 @@ class _Connection(H11Protocol):
         else:
             self._head_came()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(self.bounds.unread_s, self._on_unread)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._was_read()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
+        self._was_read()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
@@ -96,6 +110,15 @@ class _Connection(H11Protocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+    def _was_read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _on_unread(self) -> None:
+        self.bounds.on_refused("not_reading")
+        self.transport.abort()
 
     def _on_late(self) -> None:
         text = f"the head of a request did not arrive within {self.bounds.head_s:g} s"
@@ -138,7 +161,8 @@ class ApiListener:
     @asynccontextmanager
     async def serving(self, service: TextService, gate: Gate) -> AsyncIterator[None]:
         app = make_app(service, gate, self._settings, port=self.port)
-        bounds = Bounds(2 * self._settings.max_connections, service.on_turned_away)
+        settings = self._settings
+        bounds = Bounds(2 * settings.max_connections, service.on_turned_away, unread_s=settings.send_timeout_s)
         async with listening(app, self._bound, bounds):
             yield
 
