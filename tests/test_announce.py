@@ -89,6 +89,6 @@ def test_a_record_without_content_has_no_gap() -> None:
 @pytest.mark.parametrize("verdict", core.Verdict)
 def test_every_verdict_is_known_to_the_wire(verdict: core.Verdict) -> None:
     """The client's decoder accepts each."""
-    message = to_wire(core.TurnEnded(record(verdict=verdict)))
-    assert message is not None
+    message = to_wire(core.TurnEnded(record(verdict=verdict, reason=core.RefusedFor.LATE_COMMIT)))
+    assert isinstance(message, wire.TurnEnded) and message.reason == "late-commit"
     assert decode_server(encode_server(message)) == message

@@ -82,7 +82,7 @@ async def bench(
             max_waiting_texts=waiting, max_text_tokens=5000, grace_s=0.5, max_connections=connections
         ),
     )
-    listener = ApiListener("127.0.0.1", 0, ApiSettings(5000, 1.0))
+    listener = ApiListener("127.0.0.1", 0, ApiSettings(5000, 1.0, connections))
     async with (
         serving(
             config, lambda: load(config.engines, None, sessions=1, api_key=None), tokens=tokens, api=listener
@@ -245,6 +245,16 @@ async def test_beyond_the_connections_there_may_be_one_is_told_when_to_come_back
             while (await client.get("/models")).status_code == 503:
                 pass
         idle.pop()[1].close()
+
+
+async def test_connections_without_a_request_are_bounded_too() -> None:
+    """At twice as many, and counted with the others."""
+    async with bench(connections=1) as one:
+        idle = [await asyncio.open_connection("127.0.0.1", one.port) for _ in range(3)]
+        assert b'"connections"' in await idle[-1][0].read()
+        assert one.count("voicepipe_refusals_total", reason="connections") == 1
+        for _, writer in idle:
+            writer.close()
 
 
 async def test_a_page_of_another_origin_is_turned_away() -> None:

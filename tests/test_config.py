@@ -113,7 +113,31 @@ def test_an_endpoint_that_is_no_url_is_refused(url: str, says: str) -> None:
 )
 def test_an_endpoint_that_may_be_one_is_taken(spec: str) -> None:
     """Whether somebody answers there is seen when it is asked."""
-    assert parse_config({"engines": {"llm": spec}}).engines.llm == spec
+    model = "m" if "://" in spec else ""
+    assert parse_config({"engines": {"llm": spec, "llm_model": model}}).engines.llm == spec
+
+
+URL = "http://user:hush@127.0.0.1:8000/v1"
+
+
+@pytest.mark.parametrize("kind", ["default", "scripted"])
+@pytest.mark.parametrize(
+    ("values", "field", "says"),
+    [
+        ({"llm": URL}, "engines.llm_model", "(--llm-model): engines.llm (--llm) is a URL, and"),
+        ({"llm_model": "m"}, "engines.llm_model", "(--llm-model): is for an endpoint"),
+        ({"llm_small_model": "s"}, "engines.llm_small_model", "engines.llm (--llm) is no URL"),
+        ({"llm": URL, "llm_model": "m", "llm_small_model": "m"}, "engines.llm_small_model", "name another"),
+        ({"asr_second": "whisper-tiny.en"}, "engines.asr_second", "(--asr-second): the same recogniser"),
+    ],
+)
+def test_what_nobody_would_look_at_is_refused(values: dict[str, str], kind: str, field: str, says: str) -> None:
+    """Two options that belong together, or cannot be both; with the remedy, and without the URL."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config({"engines": {"kind": kind, **values}})
+    assert caught.value.field == field and says in caught.value.message
+    assert "hush" not in caught.value.message
+    assert any(remedy in caught.value.message for remedy in (", or none", ", or leave it out", "GET .../v1/models"))
 
 
 @pytest.mark.parametrize("code", [None, "de", "yue"])
@@ -162,5 +186,5 @@ def test_an_api_gets_slots_for_texts() -> None:
 def test_an_api_needs_a_model_of_its_own() -> None:
     """One behind a URL serves texts itself."""
     with pytest.raises(ConfigError) as caught:
-        parse_config({"api_port": 9000, "engines": {"llm": "http://127.0.0.1:8000/v1"}})
+        parse_config({"api_port": 9000, "engines": {"llm": "http://127.0.0.1:8000/v1", "llm_model": "m"}})
     assert caught.value.field == "api_port"

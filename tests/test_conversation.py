@@ -22,7 +22,7 @@ from voicepipe.config import Config, EnginesConfig, LimitsConfig, ScriptedConfig
 from voicepipe.conversation import Call, check_out, converse, load_clips, spoken_question
 from voicepipe.engines.scripted import ScriptedTts
 from voicepipe.engines.table import load
-from voicepipe.errors import AudioFileError, ConnectionLost, NoMicrophone, ServerUnreachable
+from voicepipe.errors import AudioFileError, ConnectionLost, NoMicrophone, ServerDrained, ServerUnreachable
 from voicepipe.show import Display, JsonLines
 from voicepipe.wire import native
 from voicepipe_client import Event, make_clip
@@ -120,6 +120,47 @@ async def test_a_lost_connection_leaves_summary_and_wav(tmp_path: Path, code: in
     assert 0 < len(reply) < 16_000
 
 
+async def drain(ws: ServerConnection) -> None:
+    await ws.send(native.encode_server(native.Draining(5000.0)))
+    await ws.close(1012, "the server goes away")
+
+
+async def test_a_server_that_drains_after_the_last_answer_is_no_failure() -> None:
+    """True, one line that says so, and in the summary why the talk ended."""
+
+    async def then(ws: ServerConnection) -> None:
+        await answer_half(ws)
+        await drain(ws)
+
+    said, shown = io.StringIO(), io.StringIO()
+    for reporter in (JsonLines(said, io.StringIO()), Display(shown)):
+        async with Scripted(then).listening() as url:
+            assert await converse(Call(url), [CLIP], reporter)
+    summary = json.loads(said.getvalue().splitlines()[-1])["summary"]
+    assert (summary["turns"], summary["open_turns"], summary["ended"]) == (1, 0, "drained")
+    assert (summary["error"]["code"], summary["error"]["close_code"]) == ("server_drained", 1012)
+    last = shown.getvalue().splitlines()[-1]
+    assert last == "the server has gone away, as it had announced (1012); all that was said had been answered"
+
+
+async def test_a_server_that_drains_before_the_last_answer_says_what_is_left() -> None:
+    """A turn that it had begun, and a recording that was never said."""
+
+    async def then(ws: ServerConnection) -> None:
+        await answer_half(ws)
+        await ws.send(native.encode_server(native.SpeechStarted(turn=2)))
+        await drain(ws)
+
+    said = io.StringIO()
+    async with Scripted(then).listening() as url:
+        with pytest.raises(ServerDrained, match="1 turn and 2 recordings left unanswered"):
+            await converse(Call(url), [CLIP] * 3, JsonLines(said, io.StringIO()))
+    summary = json.loads(said.getvalue().splitlines()[-1])["summary"]
+    assert (summary["turns"], summary["open_turns"], summary["ended"]) == (1, 1, "drained")
+    assert summary["unheard_clips"] == ["tone.wav"] * 2
+    assert "left unanswered" in summary["error"]["message"]
+
+
 async def test_a_cancelled_talk_leaves_summary_and_wav(tmp_path: Path) -> None:
     """As a lost one does."""
     answered = asyncio.Event()
@@ -201,9 +242,41 @@ async def test_a_server_that_hears_nothing_is_told(monkeypatch: pytest.MonkeyPat
     assert "tone.wav" in complaints.getvalue()
 
 
+async def until_sound(ws: ServerConnection, *, loud: bool) -> None:
+    """The next frame of sound that is as loud as that."""
+    while not isinstance(data := await ws.recv(), bytes) or any(data[8:]) is not loud:
+        pass
+
+
+async def test_one_recording_without_a_word_among_others_is_not_overlooked() -> None:
+    """A hum that the server ends as `empty`: False, although the other one was answered."""
+
+    async def then(ws: ServerConnection) -> None:
+        await answer_half(ws)
+        await until_sound(ws, loud=False)
+        await until_sound(ws, loud=True)
+        nothing = native.Stages(*[native.StageTimes()] * 5)
+        ended = native.TurnEnded(2, "empty", None, None, nothing, native.Speculation(False, 0, 0.0, 0.0), None)
+        await ws.send(native.encode_server(native.SpeechStarted(turn=2)))
+        await ws.send(native.encode_server(ended))
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                await ws.recv()
+
+    said, complaints = io.StringIO(), io.StringIO()
+    hum = make_clip("hum.wav", CLIP.samples, 16_000)
+    async with Scripted(then).listening() as url:
+        assert not await converse(Call(url), [CLIP, hum], JsonLines(said, complaints))
+    summary = json.loads(said.getvalue().splitlines()[-1])["summary"]
+    assert (summary["wordless_clips"], summary["silent_clips"], summary["unheard_clips"]) == (["hum.wav"], [], [])
+    assert complaints.getvalue() == (
+        "voicepipe: nobody spoke in hum.wav: the server heard sound in it, and no words\n"
+    )
+
+
 async def test_replies_are_written_where_they_should_be(tmp_path: Path) -> None:
-    """As they were played: the tone of three words, into a folder that is made."""
-    out, said = tmp_path / "deep" / "reply.wav", io.StringIO()
+    """As they were played: the tone of three words."""
+    out, said = tmp_path / "reply.wav", io.StringIO()
     async with serving(CONFIG, lambda: load(CONFIG.engines, None, sessions=1, api_key=None)) as served:
         clip = await spoken_question(served.engines.tts, tmp_path, served.on_thread)
         call = Call(f"ws://127.0.0.1:{served.server.port}", out=out)
@@ -242,5 +315,3 @@ def test_checking_a_place_leaves_what_is_there(tmp_path: Path) -> None:
     old.write_bytes(b"kept")
     check_out(old)
     assert old.read_bytes() == b"kept"
-    check_out(tmp_path / "new" / "reply.wav")
-    assert list((tmp_path / "new").iterdir()) == []

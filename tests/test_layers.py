@@ -264,7 +264,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "wire.*",
     ),
     "api": ("background", "engines.base", "errors", "gate", "wire", "wire.chat"),
-    "listener": ("api", "background", "errors", "gate"),
+    "listener": ("api", "background", "errors", "gate", "wire", "wire.chat"),
     "sim": (),
     "sim.*": ("sim.*", "core.*", "engines.simulated", "engines.scripted", "config", "errors"),
     # on top: puts everything together
@@ -293,7 +293,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "entrance": ("config", "core.*"),
     "pressure": ("core.events", "core.overload"),
     "signals": (),
-    "show": ("waterfall", "wire.messages", "errors", "voicepipe_client", "voicepipe_client.*"),
+    "show": ("audio", "waterfall", "wire.messages", "errors", "voicepipe_client", "voicepipe_client.*"),
     "conversation": (
         "audio",
         "engines.base",
@@ -306,8 +306,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "voicepipe_client.*",
     ),
     "commands": (),
+    "commands.folders": ("errors",),
     "commands.engines": ("config", "engines.base", "engines.table", "models.*"),
-    "commands.options": ("commands.engines", "config", "errors", "recorders"),
+    "commands.options": ("commands.engines", "commands.folders", "config", "errors", "recorders"),
     "commands.tokens": ("config", "errors"),
     "commands.ready": ("app", "config"),
     "commands.models": ("commands.engines", "models.*"),
@@ -329,6 +330,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "commands.talk": (
         "commands.engines",
+        "commands.folders",
         "commands.options",
         "commands.ready",
         "app",

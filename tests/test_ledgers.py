@@ -41,6 +41,7 @@ def test_a_turns_line() -> None:
         "session": "s1",
         "turn": 1,
         "verdict": "missed",
+        "reason": None,
         "budget_ms": 200.0,
         "felt_estimate_ms": 222.0,
         "system_ms": 82.0,
@@ -103,8 +104,9 @@ def test_a_turns_line() -> None:
 def test_a_turn_without_a_speech_end_has_no_times() -> None:
     """It failed while the user spoke: there is nothing to count from."""
     one = Ledger(4, 0.2, 0.01)
-    one.on_failed()
+    one.on_failed("engine_timeout")
     entry = turn_entry("s1", one.record(now=3.0))
+    assert entry["reason"] == "engine_timeout"
     assert (entry["verdict"], entry["felt_estimate_ms"], entry["speech_end"]) == ("failed", None, None)
     assert set(entry["instants"].values()) == {None}
     assert (entry["blame"], entry["parts"], entry["deadline_ms"]) == (None, [], None)

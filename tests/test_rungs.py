@@ -141,6 +141,7 @@ def test_who_is_not_acknowledged_at_a_late_commit(script: ScriptedConfig, enforc
     """Whose answer follows at once; and under `enforce` a commit after the deadline is a refusal."""
     caller = call(ask(operating_point="safe", enforcement=enforcement), engines(script), ON, known=LATE)
     assert caller.of(wire.ReplyAcknowledged) == [] and caller.verdicts == [verdict]
+    assert [record.reason for record in caller.records] == ["late-commit" if verdict == "refused" else None]
     assert rungs(caller) == [()]
 
 

@@ -322,6 +322,10 @@ def test_enforcement_decides_what_a_late_turn_gets(enforcement: Any, verdict: st
     caller = call(script, engines(ScriptedConfig(llm_prefill_ms=1500)))
     assert caller.verdicts == [verdict]
     assert bool(caller.of(wire.AudioFrame)) == (verdict == "missed")
+    (ended,) = caller.of(wire.TurnEnded)
+    assert ended.reason == ("late-commit" if verdict == "refused" else None)
+    assert ended.blame is not None
+    assert verdict == "missed" or (ended.blame.stage, ended.blame.kind) == ("asr", "blocking")
 
 
 @pytest.mark.parametrize("rate", [8_000, 24_000, 44_100, 48_000])

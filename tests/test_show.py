@@ -105,6 +105,17 @@ def test_elsewhere_only_what_is_final_is_printed() -> None:
     ]
 
 
+def test_each_recording_in_which_nobody_spoke_is_named_with_the_reason() -> None:
+    """Silence, or a noise in which there are no words; nothing general is said beside them."""
+    shown = io.StringIO()
+    summary = {"turns": 0, "silent_clips": ["q.wav"], "wordless_clips": ["hum.wav"], "ended": "done"}
+    Display(shown).on_end(summary, None)
+    assert shown.getvalue().splitlines() == [
+        "nobody spoke in q.wav: no sound in it is louder than -50 dBFS",
+        "nobody spoke in hum.wav: the server heard sound in it, and no words",
+    ]
+
+
 @pytest.mark.parametrize(
     ("ended", "says"),
     [

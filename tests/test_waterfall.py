@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from voicepipe.waterfall import BAR_COLUMNS, turn_lines, waterfall
 
 STAGES = {"endpoint": (50.0, 0.0), "asr": (10.0, 40.0), "llm": (0.0, 60.0), "tts": (0.0, 0.0), "send": (0.0, 40.0)}
@@ -55,6 +57,87 @@ def test_a_false_cutoff_is_no_hit() -> None:
     (line,) = turn_lines(record, 200.0)
     assert line.startswith("turn 2: met, but a false cutoff: it was answered before the speech")
     assert " ms from the end" not in line
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("late-commit", "what had been said was certain only after its deadline"),
+        ("no-content", "nothing of the answer was ready at its deadline"),
+        ("sulking", "sulking"),
+    ],
+)
+def test_a_refused_turn_says_why_and_shows_how_far_it_came(reason: str, says: str) -> None:
+    """The bars up to the refusal, and the part to blame."""
+    record = {
+        "turn": 1,
+        "verdict": "refused",
+        "reason": reason,
+        "felt_ms": None,
+        "stages": {name: {"wait_ms": w, "service_ms": s} for name, (w, s) in STAGES.items()},
+        "speculation": {"hit": False, "saved_ms": 0.0},
+        "blame": {"stage": "llm", "kind": "unfinished", "ms": 15.2},
+    }
+    first, *bars, last = turn_lines(record, 200.0)
+    assert first == f"turn 1: refused, not answered: {says}, and the budget is enforced (budget 200 ms)"
+    assert len(bars) == len(STAGES)
+    assert last == "  over its share: llm (unfinished), by 15 ms"
+
+
+def test_a_failed_turn_names_its_error() -> None:
+    """As it stands in the tree of errors."""
+    record = {
+        "turn": 1,
+        "verdict": "failed",
+        "reason": "engine_timeout",
+        "felt_ms": None,
+        "stages": {},
+        "speculation": {"hit": False, "saved_ms": 0.0},
+        "blame": None,
+    }
+    assert list(turn_lines(record, 200.0)) == ["turn 1: failed, no answer heard (engine_timeout) (budget 200 ms)"]
+
+
+@pytest.mark.parametrize(
+    ("felt_ms", "says"),
+    [
+        (156.2, "here it was 6 ms more: network, playback, and where either hears the speech end"),
+        (141.0, "here it was 9 ms less: network, playback, and where either hears the speech end"),
+        (150.4, "the same as was measured here"),
+    ],
+)
+def test_the_measured_gap_and_the_servers_are_told_apart(felt_ms: float, says: str) -> None:
+    """The first line is the client's, the stages are the server's; the line below them says what lies between."""
+    record = {
+        "turn": 1,
+        "verdict": "met",
+        "felt_ms": felt_ms,
+        "measured": True,
+        "felt_estimate_ms": 150.0,
+        "stages": {name: {"wait_ms": w, "service_ms": s} for name, (w, s) in STAGES.items()},
+        "speculation": {"hit": False, "saved_ms": 0.0},
+        "blame": None,
+    }
+    first, *_, last = turn_lines(record, 200.0)
+    assert f"{felt_ms:.0f} ms from the end of speech to sound, measured here (budget 200 ms)" in first
+    assert last.startswith("  = 150 ms as the server counts, and judges") and last.endswith(says)
+
+
+def test_a_gap_that_nobody_measured_is_the_servers_estimate() -> None:
+    """A microphone's: one figure, and whose it is."""
+    record = {
+        "turn": 1,
+        "verdict": "met",
+        "felt_ms": 150.0,
+        "measured": False,
+        "felt_estimate_ms": 150.0,
+        "stages": {name: {"wait_ms": w, "service_ms": s} for name, (w, s) in STAGES.items()},
+        "speculation": {"hit": False, "saved_ms": 0.0},
+        "blame": None,
+    }
+    first, *bars = turn_lines(record, 200.0)
+    assert "150 ms from the end of speech to sound, by the server's estimate" in first
+    assert len(bars) == len(STAGES)
 
 
 def test_a_miss_names_the_stage_to_blame() -> None:

@@ -69,4 +69,5 @@ def _turn_ended(record: core.TurnRecord) -> wire.TurnEnded:
             wasted_ms=_ms(ahead.wasted_s),
         ),
         blame=None if blame is None else wire.Blame(stage=blame.stage.value, kind=blame.kind, ms=_ms(blame.over_s)),
+        reason=record.reason,
     )

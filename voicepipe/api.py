@@ -56,6 +56,8 @@ class ApiSettings:
     """Of a text; also where a request does not say."""
     send_timeout_s: float = 5.0
     """A client that does not take a piece for so long is let go."""
+    max_connections: int = 256
+    """Open at once; beyond it requests are refused, and beyond twice as many connections are."""
 
 
 def make_app(service: TextService, gate: Gate, settings: ApiSettings, *, port: int) -> Starlette:

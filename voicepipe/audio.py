@@ -23,6 +23,9 @@ AUDIBLE_DBFS = -50.0
 WINDOW_S = 0.010
 """Length of the windows in which audibility is judged."""
 
+FILE_RATES_HZ = (8_000, 384_000)
+"""Least and most of a recording: below, there is no speech to understand; above, nobody records."""
+
 _PCM16_SCALE = 32768.0
 _BLOCK_SAMPLES = 1 << 16
 
@@ -34,14 +37,15 @@ def read_wav(path: Path | str, *, max_seconds: float) -> tuple[Samples, int]:
     """Read WAV, FLAC or OGG as (mono samples, rate in Hz).
 
     Channels are averaged, non-finite samples made zero. Raises AudioFileError (exit status 2) where
-    the file is missing, not audio, empty, or longer than `max_seconds`; no more than that is ever
-    decoded, whatever the header claims.
+    the file is missing, not audio, empty, of a rate outside `FILE_RATES_HZ`, or longer than `max_seconds`; no
+    more than that is ever decoded, whatever the header claims.
     """
     if not Path(path).is_file():
         raise AudioFileError(f"{path}: no such file")
     try:
         with soundfile.SoundFile(path) as file:
             rate_hz: int = file.samplerate
+            _check_rate(path, rate_hz)
             limit = int(max_seconds * rate_hz)
             frames = _decode(file, limit + 1)
     except (soundfile.SoundFileError, OSError) as error:
@@ -51,6 +55,12 @@ def read_wav(path: Path | str, *, max_seconds: float) -> tuple[Samples, int]:
     if len(frames) > limit:
         raise AudioFileError(f"{path}: longer than the limit of {max_seconds:g} s")
     return mix_down(sanitise(frames)[0]), rate_hz
+
+
+def _check_rate(path: Path | str, rate_hz: int) -> None:
+    least, most = FILE_RATES_HZ
+    if not least <= rate_hz <= most:
+        raise AudioFileError(f"{path}: its rate is {rate_hz} Hz; recordings may have {least} to {most} Hz")
 
 
 def _decode(file: soundfile.SoundFile, most: int) -> NDArray[np.float32]:

@@ -74,7 +74,8 @@ def _nobody_reads() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="voicepipe",
-        description="A realtime voice pipeline that answers within 200 ms of the end of speech.",
+        description="A realtime voice pipeline whose every turn has a budget, by default 200 ms from the end of "
+        "speech to the answer, and says how it kept it.",
         epilog="Start with: voicepipe demo",
     )
     parser.add_argument("--version", action="version", version=f"voicepipe {__version__}")

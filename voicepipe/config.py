@@ -80,13 +80,13 @@ class EnginesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     asr: str = "whisper-tiny.en"
     """A known model, a folder, or a hub id that faster-whisper can load."""
     asr_second: str = ""
-    """A larger one, such as "whisper-base": when nobody waits for an answer, it hears again what a turn has said,
-    and corrects the history and what the client is shown. "" is none."""
+    """A larger one than `asr`, such as "whisper-base": when nobody waits for an answer, it hears again what a turn
+    has said, and corrects the history and what the client is shown. "" is none."""
     llm: str = "smollm2-135m-instruct"
     """A known model, a GGUF file, or an http(s) URL of an OpenAI-compatible endpoint (its key comes from
     the environment variable VOICEPIPE_LLM_API_KEY)."""
     llm_model: str = ""
-    """The model's name at that endpoint; "" asks for the endpoint's own default."""
+    """The model's name at that endpoint, which has to be said: with a URL, and only then."""
     llm_small_model: str = ""
     """A faster model's name at that endpoint, or the same one's without thinking: it answers (rung "small-model")
     where the reply is begun too late to be in time. "" is none."""
@@ -123,7 +123,7 @@ class AcknowledgeConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only
         "Let me see.",
         "One moment.",
     )
-    """Spoken in turn, so that none comes twice in a row: two different ones at least. Rendered once, at start."""
+    """Spoken in turn, so that none comes twice in a row: 2 to 16 different ones. Rendered once, at start."""
     one_in: Annotated[int, Meta(ge=1, le=1000)] = 3
     """At most one turn in so many is acknowledged."""
 
@@ -201,7 +201,7 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     max_sessions: Count = 4
     max_connections: Count = 256
     """Open at once, at the voice door and at the API's each; beyond it 503, `connections` and Retry-After. Beyond
-    twice as many, the voice door cuts them without a word."""
+    twice as many, the voice door cuts them without a word, and the API's closes them with the same one."""
     max_connections_per_address: Count = 64
     idle_s: Seconds = 300.0
     """A session from which nothing comes for so long is closed."""
@@ -256,8 +256,8 @@ def parse_config(values: Mapping[str, object]) -> Config:
     except msgspec.ValidationError as exc:
         raise _explained(exc) from None
     _check_llm(config.engines.llm)
-    for field, wrong in _contradictions(config):
-        raise ConfigError(f"{field}: {wrong}", field=field)
+    for name, wrong in _contradictions(config):
+        raise ConfigError(f"{name}: {wrong}", field=name.partition(" ")[0])
     return _with_text_slots(config)
 
 
@@ -289,7 +289,7 @@ def _choices(field: str) -> Sequence[str]:
 
 
 def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
-    """Key, and what is wrong with its value beside another's."""
+    """Key with its option, and what is wrong with its value beside another's."""
     for name, token in config.tokens.items():
         if bool(token.env) is bool(token.file):
             yield f"tokens.{name}", "either `env` or `file` says where the token is"
@@ -297,10 +297,32 @@ def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
         yield "acknowledge.texts", "the same text twice; none is to be heard twice in a row"
     if len(set(config.ladder)) < len(config.ladder):
         yield "ladder", "the same rung twice"
+    yield from _engine_contradictions(config.engines)
     pool, admission = config.admission.kv_pool_tokens, config.admission
     if 0 < pool < admission.prompt_tokens + admission.thinking_tokens + config.max_reply_tokens:
         text = "less than one session needs: prompt_tokens, thinking_tokens and max_reply_tokens together"
         yield "admission.kv_pool_tokens", text
+
+
+def _engine_contradictions(engines: EnginesConfig) -> Iterator[tuple[str, str]]:
+    """An option that nobody would look at is refused like a wrong one."""
+    if engines.asr_second and engines.asr_second == engines.asr:
+        text = "the same recogniser as engines.asr (--asr) would hear the same again; name a larger one, or none"
+        yield "engines.asr_second (--asr-second)", text
+    if "://" in engines.llm:
+        if not engines.llm_model:
+            text = "engines.llm (--llm) is a URL, and needs the model's name there; GET .../v1/models lists them"
+            yield "engines.llm_model (--llm-model)", text
+        if engines.llm_small_model and engines.llm_small_model == engines.llm_model:
+            text = "the same as engines.llm_model (--llm-model), so that nothing is faster; name another, or none"
+            yield "engines.llm_small_model", text
+        return
+    for name, value in {
+        "engines.llm_model (--llm-model)": engines.llm_model,
+        "engines.llm_small_model": engines.llm_small_model,
+    }.items():
+        if value:
+            yield name, "is for an endpoint, and engines.llm (--llm) is no URL; give the URL, or leave it out"
 
 
 def _with_text_slots(config: Config) -> Config:

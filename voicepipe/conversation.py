@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from voicepipe.audio import Samples, from_pcm16, write_wav
+from voicepipe.audio import from_pcm16, write_wav
 from voicepipe.engines.base import Tts
-from voicepipe.errors import AudioFileError, ConnectionLost, EnvironmentFailure, VoicepipeError
+from voicepipe.errors import AudioFileError, ConnectionLost, EnvironmentFailure, ServerDrained, VoicepipeError
 from voicepipe.meter import OnThread
 from voicepipe.show import Reporter
 from voicepipe.warmup import speak
@@ -43,8 +43,9 @@ def load_clips(paths: Sequence[Path]) -> list[Clip]:
 
 
 async def spoken_question(tts: Tts, folder: Path, on_thread: OnThread) -> Clip:
-    """The demo's question in the engines' own voice; kept as a WAV in `folder`, and made where there is none
-    that can be read and heard: a file that was cut off in the middle must not spoil every later demo."""
+    """The demo's question in the engines' own voice; kept as a WAV in `folder`, which is there, and made
+    where there is none that can be read and heard: a file that was cut off in the middle must not spoil every
+    later demo."""
     path = folder / f"question-{re.sub(r'[^A-Za-z0-9.-]', '_', tts.name)}.wav"
     if path.exists():
         try:
@@ -53,22 +54,27 @@ async def spoken_question(tts: Tts, folder: Path, on_thread: OnThread) -> Clip:
             kept = None
         if kept is not None and kept.speech_end:
             return kept
-    _write(path, await speak(tts, DEMO_QUESTION, on_thread), tts.sample_rate_hz)
+    write_wav(path, await speak(tts, DEMO_QUESTION, on_thread), tts.sample_rate_hz)
     return load_clip(path, RATE_HZ)
 
 
 async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> bool:
     """Say the clips, or without any what the microphone hears, until the end of them or of the session.
 
-    False if there was something to hear in the clips and not a single turn came of it. On every path on which
+    False if there is a clip of which came no turn in which something was said. On every path on which
     there was a session, the replies' WAV is written and the reporter gets a summary, whose fields are those of
     `summarise` and
 
-        unheard_clips   names of the clips with audible sound of which the server heard nothing
-        ended           "done", "lost" (the connection), "interrupted" (cancelled) or "failed"
+        silent_clips    names of the clips without audible sound
+        unheard_clips   of those with sound of which the server heard nothing
+        wordless_clips  of those in which it heard sound and no words
+        open_turns      turns that had begun and were not answered to their end
+        ended           "done", "drained" (the server went away in order), "lost" (the connection),
+                        "interrupted" (cancelled) or "failed"
         error           {code, close_code, message} of what ended it; null for "done" and "interrupted"
 
-    Raises what `connect` raises, ConnectionLost, NoMicrophone and MissingExtra.
+    Raises what `connect` raises, ConnectionLost, NoMicrophone and MissingExtra; ServerDrained only where
+    something was left unanswered.
     """
     played = bytearray()
     last = TalkReport([], summarise([]))
@@ -93,6 +99,12 @@ async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> boo
         except asyncio.CancelledError:
             ended = "interrupted"
             raise
+        except ServerDrained as drained:
+            left = _left_text(last.open_turns, len(_unsaid(clips, last)["unheard_clips"]))
+            end = ServerDrained(f"{drained.message}; {left or 'all that was said had been answered'}")
+            ended, error = "drained", _told(end, session)
+            if left:
+                raise end from None
         except ConnectionLost as lost:
             ended, error = "lost", _told(lost, session)
             raise
@@ -100,18 +112,44 @@ async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> boo
             error = _told(failure, session)
             raise
         finally:
-            unheard = [
-                clip.name for number, clip in enumerate(clips) if clip.speech_end and number not in last.heard_clips
-            ]
-            summary = {**last.summary, "unheard_clips": unheard, "ended": ended, "error": error}
+            summary = {
+                **last.summary,
+                **_unsaid(clips, last),
+                "open_turns": last.open_turns,
+                "ended": ended,
+                "error": error,
+            }
             written = None
             try:
                 if call.out is not None and played:
-                    _write(call.out, from_pcm16(bytes(played)), session.ready.output_rate)
+                    write_wav(call.out, from_pcm16(bytes(played)), session.ready.output_rate)
                     written = call.out
             finally:
                 reporter.on_end(summary, written)
-    return bool(last.turns) or not any(clip.speech_end for clip in clips)
+    return not any(_unsaid(clips, last).values())
+
+
+def _unsaid(clips: Sequence[Clip], report: TalkReport) -> dict[str, list[str]]:
+    """Names of those of which came no turn in which something was said, by the reason."""
+    why: dict[str, list[str]] = {"silent_clips": [], "unheard_clips": [], "wordless_clips": []}
+    said = {record.clip for record in report.turns if record.verdict != "empty"}
+    for number, clip in enumerate(clips):
+        if number in said:
+            continue
+        if not clip.speech_end:
+            why["silent_clips"].append(clip.name)
+        elif number not in report.heard_clips:
+            why["unheard_clips"].append(clip.name)
+        elif not report.open_turns:
+            why["wordless_clips"].append(clip.name)
+    return why
+
+
+def _left_text(open_turns: int, unheard_clips: int) -> str:
+    """ "" where nothing was left."""
+    counts = {"turn": open_turns, "recording": unheard_clips}
+    parts = [f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items() if count]
+    return f"{' and '.join(parts)} left unanswered" if parts else ""
 
 
 def _told(error: VoicepipeError, session: Session) -> dict[str, object]:
@@ -154,12 +192,14 @@ def _loudspeaker(stack: AsyncExitStack, rate_hz: int, reporter: Reporter) -> Lou
         return None
 
 
-def check_out(path: Path) -> None:
-    """Raises AudioFileError where the WAV could not be written, or would be taken for something else: before
-    the conversation, not after it."""
+def check_suffix(path: Path) -> None:
+    """Raises AudioFileError where the WAV would be taken for something else."""
     if path.suffix.lower() not in ("", ".wav"):
         raise AudioFileError(f"--out {path}: a WAV is written; give it a name that ends in .wav", field="out")
-    _make_folder(path)
+
+
+def check_out(path: Path) -> None:
+    """Raises AudioFileError where the WAV could not be written: before the conversation, not after it."""
     there = path.exists()
     try:
         with path.open("ab"):
@@ -168,15 +208,3 @@ def check_out(path: Path) -> None:
             path.unlink()
     except OSError as exc:
         raise AudioFileError(f"{path} cannot be written: {exc.strerror}", field="out") from None
-
-
-def _write(path: Path, samples: Samples, rate_hz: int) -> None:
-    _make_folder(path)
-    write_wav(path, samples, rate_hz)
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise AudioFileError(f"{path.parent} cannot be made: {exc.strerror}", field="out") from None

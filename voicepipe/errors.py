@@ -14,7 +14,8 @@
     │   ├── ConfigError, AudioFileError, RecordingError
     │   └── Unauthorized, Forbidden     by a server: the token, or where the caller comes from
     └── EnvironmentFailure   the surroundings do not allow it; exit status 1
-        └── PortInUse, NoMicrophone, ServerUnreachable, ConnectionLost, MissingExtra
+        ├── PortInUse, NoMicrophone, ServerUnreachable, MissingExtra
+        └── ConnectionLost, ServerDrained     in the middle of a session
 
 `code` is stable and documented; the text is for people and says what to do. A bug of our own is an
 AssertionError and never a member of this tree. No message ever holds what a user said.
@@ -255,6 +256,12 @@ class ConnectionLost(EnvironmentFailure):
     """The server went away in the middle of a session."""
 
     code = "connection_lost"
+
+
+class ServerDrained(ConnectionLost):
+    """It went away in order: it had said so (`draining`), let running turns end, and closed with 1012."""
+
+    code = "server_drained"
 
 
 class MissingExtra(EnvironmentFailure):

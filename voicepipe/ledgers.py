@@ -5,7 +5,8 @@ predicted to follow the chunk before the first content) are in seconds, `bound` 
 `units` and `context` say how much the chunk had to do, in the units of `core.cost.Size`; `whole` is false where it
 was cut off before it was done. What ends in `_ms` is in milliseconds; `instants` (which are in milliseconds too),
 `deadline_ms`, `at_ms` and `predicted_finish_ms` count from the turn's speech end, and `saved_ms` is service before
-it. Nothing in here holds what was said, as words or as sound.
+it. `reason` is why a turn was refused, or the code of the error by which it failed. Nothing in here holds what was
+said, as words or as sound.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ def turn_entry(session: str, record: TurnRecord) -> Entry:
         "session": session,
         "turn": record.turn,
         "verdict": record.verdict.value,
+        "reason": record.reason,
         "budget_ms": as_ms(record.budget_s),
         "felt_estimate_ms": as_ms(record.felt_estimate_s),
         "system_ms": as_ms(record.system_s),

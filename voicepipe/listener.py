@@ -1,6 +1,8 @@
 """The second listener: an ASGI app under uvicorn, on the loop of everything else.
 
-uvicorn is given a bound socket and no say over signals: those are the command line's.
+uvicorn is given a bound socket and no say over signals: those are the command line's. What it does not bound is
+bounded here: how many connections there are, how long the head of a request may take, and how long an answer may be
+left unread.
 """
 
 from __future__ import annotations
@@ -8,20 +10,28 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from voicepipe.api import CONNECTIONS, ApiSettings, make_app
 from voicepipe.background import TextService
 from voicepipe.errors import EnvironmentFailure, PortInUse
 from voicepipe.gate import Gate
+from voicepipe.wire import chat
 
+HEAD_S = 5.0
+"""How long the head of a request may take: the first one from the connection on, a later one from its first byte.
+What comes behind an answer, such as the rest of a body that nobody read, has as long."""
 KEEP_ALIVE_S = 5
 CLOSE_S = 2
 """How long what is still being answered gets when the listener ends."""
+RETRY_S = 1
 MAX_HEAD_BYTES = 16 * 1024
 BACKLOG = 128
 
@@ -41,6 +51,88 @@ def bind(host: str, port: int) -> socket.socket:
             raise PortInUse(f"{where} is in use; stop what listens there, or choose another --api-port") from error
         raise EnvironmentFailure(f"cannot listen on {where}: {error.strerror or error}") from error
     return bound
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    most: int
+    """Connections, whether they have asked for something or not. One more is told so, and closed."""
+    on_refused: Callable[[str], None]
+    """Told the reason, a word of a fixed set, of each that did not get as far as the app."""
+    head_s: float = HEAD_S
+    unread_s: float = 5.0
+    """How long a client may leave unread what is sent to it; then it is cut."""
+
+
+class _Connection(H11Protocol):
+    """uvicorn's, within bounds; and what it has to say before there is a request is said as the API says it."""
+
+    bounds: Bounds
+    _late: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # so that whatever is left unread is told, also after a close
+        if len(self.connections) > self.bounds.most:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "refused: connections", "connections", "rate_limit_error")
+        else:
+            self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:  # there is no request that is being answered
+            self._expect_head()
+        else:
+            self._head_came()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(self.bounds.unread_s, self._on_unread)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._was_read()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_came()
+        self._was_read()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(HTTPStatus.BAD_REQUEST, "no HTTP request that can be read", "bad_request")
+
+    def _expect_head(self) -> None:
+        if self._late is None and not self.transport.is_closing():
+            self._late = self.loop.call_later(self.bounds.head_s, self._on_late)
+
+    def _head_came(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _was_read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _on_unread(self) -> None:
+        self.bounds.on_refused("not_reading")
+        self.transport.abort()
+
+    def _on_late(self) -> None:
+        text = f"the head of a request did not arrive within {self.bounds.head_s:g} s"
+        self._refuse(HTTPStatus.REQUEST_TIMEOUT, text, "request_timeout")
+
+    def _refuse(self, status: HTTPStatus, text: str, code: str, kind: str = "invalid_request_error") -> None:
+        self.bounds.on_refused(code)
+        body = chat.error(text, kind, code)
+        headers = ["Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close"]
+        if status is HTTPStatus.SERVICE_UNAVAILABLE:
+            headers.append(f"Retry-After: {RETRY_S}")
+        head = "\r\n".join([f"HTTP/1.1 {status.value} {status.phrase}", *headers, "", ""])
+        self.transport.write(head.encode() + body)
+        self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -69,7 +161,9 @@ class ApiListener:
     @asynccontextmanager
     async def serving(self, service: TextService, gate: Gate) -> AsyncIterator[None]:
         app = make_app(service, gate, self._settings, port=self.port)
-        async with listening(app, self._bound):
+        settings = self._settings
+        bounds = Bounds(2 * settings.max_connections, service.on_turned_away, unread_s=settings.send_timeout_s)
+        async with listening(app, self._bound, bounds):
             yield
 
     def close(self) -> None:
@@ -77,7 +171,7 @@ class ApiListener:
 
 
 @asynccontextmanager
-async def listening(app: Any, bound: socket.socket) -> AsyncIterator[None]:
+async def listening(app: Any, bound: socket.socket, bounds: Bounds) -> AsyncIterator[None]:
     """Serve `app` on the socket while the block runs. Closes it. Each scope holds the number of open connections
     under CONNECTIONS: whom there are too many for is the app's to say, since what uvicorn's own limit says is no
     JSON and names no time to come back."""
@@ -88,7 +182,7 @@ async def listening(app: Any, bound: socket.socket) -> AsyncIterator[None]:
 
     config = uvicorn.Config(
         counted,
-        http="h11",
+        http=type("Connection", (_Connection,), {"bounds": bounds}),
         ws="none",
         lifespan="off",
         log_config=None,

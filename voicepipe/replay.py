@@ -245,6 +245,9 @@ def as_lines(report: Report) -> list[str]:
     what = {"input": report.inputs, "command": report.commands, "session": report.sessions}
     counts = ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in what.items())
     by = f"recorded by voicepipe {report.head.voicepipe} on Python {report.head.python}"
+    if report.agreed and not report.inputs:
+        end = "" if report.whole else ", and breaks off there"
+        return [f"no calls recorded: the file holds nothing to decide anew{end} ({by})"]
     if report.agreed:
         end = "" if report.whole else "; the recording breaks off there"
         return [f"{counts} agree{end} ({by})"]

@@ -9,6 +9,7 @@ from typing import Protocol, TextIO
 
 import msgspec
 
+from voicepipe.audio import AUDIBLE_DBFS
 from voicepipe.errors import Refused
 from voicepipe.waterfall import turn_lines
 from voicepipe.wire import messages as wire
@@ -49,8 +50,8 @@ class JsonLines:
         self._print(record.as_dict())
 
     def on_end(self, summary: Mapping[str, object], written: Path | None) -> None:
-        if (unheard := unheard_text(summary)) is not None:
-            self._complain(unheard)
+        for line in unsaid_lines(summary):
+            self._complain(line)
         self._print({"summary": {**summary, "out": None if written is None else str(written)}})
 
     def on_refused(self, refused: Refused) -> None:
@@ -82,10 +83,12 @@ class Display:
         self._budget_ms = ready.budget_ms
 
     def on_end(self, summary: Mapping[str, object], written: Path | None) -> None:
-        if (unheard := unheard_text(summary)) is not None:
-            self._line(unheard)
-        elif summary["turns"] == 0:
+        unsaid = unsaid_lines(summary)
+        for line in unsaid:
+            self._line(line)
+        if not unsaid and summary["turns"] == 0:
             self._no_turn(summary["ended"])
+        self._drained(summary)
         if written is not None:
             self._line(f"the replies are in {written}")
 
@@ -95,6 +98,13 @@ class Display:
             self._line("interrupted")
         elif ended == "done":
             self._line("no turn: nothing was said, or nothing was heard in it")
+
+    def _drained(self, summary: Mapping[str, object]) -> None:
+        """Where something was left unanswered the error tells, which comes next."""
+        error = summary.get("error")
+        if summary["ended"] == "drained" and not summary["open_turns"] and not summary["unheard_clips"]:
+            assert isinstance(error, Mapping)
+            self._line(str(error["message"]))
 
     def on_refused(self, refused: Refused) -> None:
         """The error says it."""
@@ -150,13 +160,19 @@ def error_text(event: wire.Error) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in whole).split())
 
 
-def unheard_text(summary: Mapping[str, object]) -> str | None:
-    """Names the recordings of which nothing was heard; None where there are none."""
-    names = summary.get("unheard_clips")
-    if not names:
-        return None
+def unsaid_lines(summary: Mapping[str, object]) -> list[str]:
+    """Names the recordings of which came no turn in which something was said, and says why."""
+    done = summary.get("ended") == "done"
+    lines = {
+        "silent_clips": f"nobody spoke in {{}}: no sound in it is louder than {AUDIBLE_DBFS:.0f} dBFS",
+        "unheard_clips": "no turn came of {}: "
+        + ("there is sound in it, and the server heard no speech" if done else "it ended before that"),
+        "wordless_clips": "nobody spoke in {}: the server heard sound in it, and no words",
+    }
+    return [line.format(names) for field, line in lines.items() if (names := _names(summary, field))]
+
+
+def _names(summary: Mapping[str, object], field: str) -> str:
+    names = summary.get(field, [])
     assert isinstance(names, list)
-    where = ", ".join(names)
-    if summary["ended"] == "done":
-        return f"no turn came of {where}: there is sound in it, and the server heard no speech"
-    return f"no turn came of {where}: it ended before that"
+    return ", ".join(names)

@@ -95,6 +95,7 @@ class TraceWriter(Writer):
         row.until = max(*known, begin)
         args = {
             "verdict": record.verdict.value,
+            "reason": record.reason,
             "felt_ms": as_ms(record.felt_estimate_s),
             "budget_ms": as_ms(record.budget_s),
             "blame": None if record.blame is None else blame_entry(record.blame),
@@ -137,7 +138,7 @@ def _stage_slices(record: TurnRecord, tid: int) -> list[Entry]:
     """The critical path, from the speech end on; stages that take no time have none."""
     at = record.instants.speech_end
     slices: list[Entry] = []
-    if at is None or record.felt_estimate_s is None:
+    if at is None:
         return slices
     for stage, share in record.stages.items():
         begin, at = at, at + share.wait_s + share.service_s

@@ -363,11 +363,16 @@ function hear(turn, stable, tentative) {
   turn.tentative.textContent = stable && tentative ? ` ${tentative}` : tentative;
 }
 
+const REASONS = {
+  "late-commit": "not answered: what you had said was certain too late",
+  "no-content": "not answered: nothing was ready in time",
+};
+
 /** Verdict, felt estimate against the budget, and the stages as one bar: waiting light, work dark. */
-function report({ item, part }, { verdict, felt_estimate_ms: felt, stages, speculation, blame }, budgetMs) {
+function report({ item, part }, { verdict, reason, felt_estimate_ms: felt, stages, speculation, blame }, budgetMs) {
   item.dataset.verdict = verdict;
   part("verdict").textContent = verdict;
-  part("felt").textContent = felt === null ? "no answer was heard" : `about ${ms(Math.ceil(felt))} of ${ms(budgetMs)}`;
+  part("felt").textContent = felt === null ? (REASONS[reason] ?? "no answer was heard") : `about ${ms(Math.ceil(felt))} of ${ms(budgetMs)}`;
   const spans = STAGES.map((name) => ({ name, wait: stages[name].wait_ms, work: stages[name].service_ms }));
   const total = spans.reduce((sum, { wait, work }) => sum + wait + work, 0);
   const scale = 100 / (1.02 * Math.max(total, budgetMs));

@@ -447,6 +447,22 @@ async def test_a_close_in_the_middle_names_code_and_reason() -> None:
         assert session.close_code == 1012
 
 
+@pytest.mark.parametrize(("code", "drained"), [(1012, True), (1011, False)])
+async def test_an_announced_restart_is_an_error_of_its_own(code: int, drained: bool) -> None:
+    """`draining`, then 1012; with another code something went wrong on the way."""
+
+    async def script(ws: ServerConnection) -> None:
+        await admit(ws)
+        await tell(ws, native.Draining(5000.0))
+        await ws.close(code, "the server goes away")
+
+    async with scripted(script) as url, connect(url) as session:
+        assert await anext(session) == native.Draining(5000.0)
+        with pytest.raises(errors.ConnectionLost, match=str(code)) as caught:
+            await anext(session)
+        assert isinstance(caught.value, errors.ServerDrained) is drained
+
+
 @pytest.mark.parametrize(
     ("message", "field"),
     [

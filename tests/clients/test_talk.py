@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import numpy as np
 import pytest
 
-from voicepipe.errors import ConnectionLost
+from voicepipe.errors import ConnectionLost, ServerDrained
 from voicepipe.wire.native import (
     AudioFrame,
     ReplyDone,
@@ -141,7 +141,7 @@ async def test_two_recordings_two_turns() -> None:
     assert [r.clip for r in report.turns] == [0, 1]
     assert turns == report.turns
     assert report.summary["turns"] == 2
-    assert report.summary["verdicts"] == {"met": 2}
+    assert report.summary["answered"] == 2
     assert bytes(played) == b"\x00\x10" * 1280
     assert server.reports[-1] == (2, 640)
     assert server.ended
@@ -190,6 +190,28 @@ async def test_a_lost_connection_leaves_the_report_of_what_there_was() -> None:
     (report,) = reports
     assert report.summary["turns"] == 1
     assert report.heard_clips == {0}
+
+
+async def test_what_had_arrived_says_how_it_ended_though_sending_failed_first() -> None:
+    """The sender notices that the connection is closed while the last words of the server are still unread."""
+    clock = Clock()
+    server = Closing(clock)
+    reports: list[TalkReport] = []
+    with pytest.raises(ServerDrained):
+        await talk(server, recordings(clock, 1), clock=clock, on_end=reports.append)
+    assert [turn.verdict for turn in reports[0].turns] == ["met"]
+    assert reports[0].open_turns == 1
+
+
+class Closing(Server):
+    """Closes at 0.25 s; a turn's end, another one's begin and the reason are on their way by then."""
+
+    async def send_audio(self, pcm: bytes) -> None:
+        if self.clock() > 0.25:
+            ended = TurnEnded(1, "met", 90.0, 1.0, STAGES, Speculation(True, 1, 0.0, 0.0), None)
+            for event in (TurnCommitted(1, 1), ended, SpeechStarted(2), ServerDrained("gone")):
+                self.events.put_nowait(event)
+            raise ConnectionLost("connection lost: 1012")
 
 
 async def test_a_client_that_stood_still_feels_it() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from voicepipe.errors import Refused
 from voicepipe.wire.native import (
@@ -83,7 +86,10 @@ def test_a_turn_as_printed() -> None:
         "transcript": "What time?",
         "reply": "It is noon.",
         "verdict": "missed",
+        "reason": None,
         "felt_ms": 120.0,
+        "measured": True,
+        "felt_estimate_ms": 100.0,
         "system_ms": 12.5,
         "stages": {
             "endpoint": {"wait_ms": 96.0, "service_ms": 0.0},
@@ -213,8 +219,9 @@ def test_without_labels_the_servers_estimate_stands_in() -> None:
     scene.hear(1.1, TurnCommitted(1, 1))
     answer(scene)
     scene.hear(1.2, ended(1))
-    assert scene.turns.records[0].felt_ms == 100.0
-    assert scene.turns.records[0].received_ms is None
+    (record,) = scene.turns.records
+    assert (record.felt_ms, record.felt_estimate_ms, record.measured) == (100.0, 100.0, False)
+    assert record.received_ms is None
 
 
 def test_the_recording_of_a_turn() -> None:
@@ -333,43 +340,62 @@ def record(felt_ms: float | None, verdict: Verdict = "met") -> TurnRecord:
     return TurnRecord(1, "", "", verdict, felt_ms, 10.0, STAGES, ended(1).speculation, None)
 
 
-def test_a_turn_without_content_counts_as_infinite() -> None:
-    summary = summarise([record(100.0), record(None, "failed"), record(300.0, "missed")])
-    assert summary["turns"] == 3
-    assert summary["verdicts"] == {"met": 1, "failed": 1, "missed": 1}
-    assert summary["felt_ms"] == {
-        "p50": 300.0,
-        "p95": None,
-        "p99": None,
-        "min": 100.0,
-        "max": None,
-    }
+NONE_YET = dict.fromkeys(get_args(Verdict), 0)
+
+
+def test_gaps_are_those_of_answered_turns_and_the_others_are_counted() -> None:
+    """A failed turn has no gap: it makes none infinite, and is not lost either."""
+    summary = summarise([record(100.0), record(None, "failed"), record(300.0, "missed"), record(400.0, "masked")])
+    assert (summary["turns"], summary["answered"], summary["unanswered"]) == (4, 3, 1)
+    assert summary["verdicts"] == NONE_YET | {"met": 1, "failed": 1, "missed": 1, "masked": 1}
+    assert summary["answered_felt_ms"] == {"p50": 300.0, "p95": 400.0, "p99": 400.0, "min": 100.0, "max": 400.0}
 
 
 def test_a_false_cutoff_is_no_hit() -> None:
-    """Whatever its verdict: counted by itself, and infinitely late."""
+    """Whatever its verdict: counted by itself, and no answer."""
     cut = dataclasses.replace(record(None), cutoff=True)
     summary = summarise([record(100.0), cut])
-    assert (summary["turns"], summary["verdicts"], summary["false_cutoffs"]) == (2, {"met": 1}, 1)
-    assert isinstance(summary["felt_ms"], dict)
-    assert summary["felt_ms"]["max"] is None
+    assert (summary["turns"], summary["answered"], summary["cut_off"]) == (2, 1, 1)
+    assert summary["verdicts"] == NONE_YET | {"met": 1}
+    assert summary["answered_felt_ms"] == dict.fromkeys(["p50", "p95", "p99", "min", "max"], 100.0)
 
 
 def test_an_empty_turn_is_owed_nothing() -> None:
     summary = summarise([record(100.0), record(None, "empty")])
-    assert summary["turns"] == 2
-    assert summary["felt_ms"] == dict.fromkeys(["p50", "p95", "p99", "min", "max"], 100.0)
+    assert (summary["turns"], summary["unanswered"], summary["empty"]) == (2, 0, 1)
 
 
 def test_no_turn_at_all() -> None:
+    """All the fields are there, whoever reads them."""
     nothing = dict.fromkeys(["p50", "p95", "p99", "min", "max"], None)
     assert summarise([]) == {
         "turns": 0,
-        "verdicts": {},
-        "false_cutoffs": 0,
-        "felt_ms": nothing,
-        "system_ms": nothing,
+        "answered": 0,
+        "cut_off": 0,
+        "unanswered": 0,
+        "empty": 0,
+        "verdicts": NONE_YET,
+        "answered_felt_ms": nothing,
+        "answered_system_ms": nothing,
     }
+
+
+@given(
+    st.lists(
+        st.builds(
+            lambda verdict, felt_ms, cutoff: dataclasses.replace(record(felt_ms, verdict), cutoff=cutoff),
+            st.sampled_from(get_args(Verdict)),
+            st.none() | st.floats(0, 1000),
+            st.booleans(),
+        ),
+        max_size=8,
+    )
+)
+def test_every_turn_is_counted_once(records: list[TurnRecord]) -> None:
+    """Whatever verdict comes with whatever gap."""
+    summary: dict[str, Any] = summarise(records)
+    assert sum(summary[name] for name in ("answered", "cut_off", "unanswered", "empty")) == summary["turns"]
+    assert sum(summary["verdicts"].values()) == summary["turns"] - summary["cut_off"]
 
 
 def test_spread_by_nearest_rank() -> None:

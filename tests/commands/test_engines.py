@@ -33,6 +33,13 @@ pytestmark = pytest.mark.usefixtures("own_cache")
         (["--turn-model", "whisper-tiny.en"], "is a model for asr, not for turn"),
         (["--turn-model", "./nowhere.onnx"], "engines.turn_model (--turn-model): there is no model at"),
         (["--host", ""], "host"),
+        (["--llm", "http://127.0.0.1:1/v1"], "engines.llm_model (--llm-model)"),
+        (["--llm-model", "m"], "engines.llm_model (--llm-model)"),
+        (["--asr", "base.en", "--asr-second", "base.en"], "engines.asr_second (--asr-second)"),
+        (["--asr-second", "wisper-base"], "did you mean whisper-base?"),
+        (["--engines", "scripted", "--asr-second", "whisper-bas"], "did you mean whisper-base?"),
+        (["--engines", "scripted", "--turn-model", "smart-turn"], "did you mean smart-turn-v3.2?"),
+        (["--engines", "scripted", "--voice", "whisper-base"], "is a model for asr, not for tts"),
     ],
 )
 @pytest.mark.parametrize("check", [True, False])
@@ -63,7 +70,7 @@ def test_what_cannot_start_is_told_before_anything_is_fetched(
     [
         ["--llm", "FILE", "--voice", "FILE", "--asr", "FOLDER"],
         ["--llm", "org/name:model.gguf", "--asr", "small.en", "--voice", "org/voice:a/b.onnx"],
-        ["--llm", "https://host.example/v1", "--asr", "org/whisper"],
+        ["--llm", "https://host.example/v1", "--llm-model", "m", "--asr", "org/whisper"],
         ["--turn-model", "smart-turn-v3.2"],
         ["--turn-model", "none"],
         ["--turn-model", "FILE"],
@@ -71,7 +78,7 @@ def test_what_cannot_start_is_told_before_anything_is_fetched(
     ],
 )
 def test_check_lets_pass_what_may_start(argv: list[str], tone: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What lies there, what a hub may have, and what scripted engines never look at; nothing is fetched."""
+    """What lies there, what a hub may have, and paths that scripted engines never look at; nothing is fetched."""
     places = {"FOLDER": str(tone.parent), "FILE": str(tone)}
     assert main(["serve", "--check", *(places.get(part, part) for part in argv)]) == 0
     assert capsys.readouterr().err == ""

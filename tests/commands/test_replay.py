@@ -69,6 +69,27 @@ def test_a_recording_that_breaks_off_is_replayed_as_far_as_it_goes(recording: Pa
     assert done.returncode == 0 and "breaks off" in done.stdout
 
 
+def test_a_gap_is_no_agreement(recording: Path, tmp_path: Path) -> None:
+    """Status 1, and how many entries are missing."""
+    path = tmp_path / "t.jsonl"
+    kept = recording.read_text().splitlines(keepends=True)
+    path.write_text("".join([*kept[:10], *kept[13:]]))
+    done = run("replay", path)
+    assert done.returncode == 1 and done.stderr == ""
+    assert "3 entries that follow were not recorded" in done.stdout
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_recording_of_no_calls_says_so(recording: Path, tmp_path: Path, whole: bool) -> None:
+    """Nobody came, or the process was killed before anybody did: nothing differs, and nobody is left to guess."""
+    path = tmp_path / "t.jsonl"
+    head, *_, end = recording.read_text().splitlines(keepends=True)
+    path.write_text(head + end if whole else head)
+    done = run("replay", path)
+    assert done.returncode == 0 and done.stderr == ""
+    assert done.stdout.startswith("no calls recorded: ") and ("breaks off" in done.stdout) is not whole
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

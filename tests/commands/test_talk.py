@@ -27,7 +27,8 @@ def test_demo_prints_one_object_per_turn_and_nothing_else(tone: Path, tmp_path: 
     assert done.returncode == 0, done.stderr
     *turns, last = lines(done.stdout)
     assert [turn["turn"] for turn in turns] == [1, 2]
-    fields = "turn transcript reply verdict felt_ms system_ms stages speculation blame cutoff".split()
+    said, took = ["turn", "transcript", "reply", "verdict", "reason"], ["felt_ms", "measured", "felt_estimate_ms"]
+    fields = [*said, *took, "system_ms", "stages", "speculation", "blame", "cutoff"]
     assert all(list(turn) == fields for turn in turns)
     summary = last["summary"]
     assert isinstance(summary, dict)
@@ -74,18 +75,17 @@ def test_demo_for_people_shows_what_was_said_and_the_waterfall(own_cache: Path) 
     assert f"the replies are in {own_cache / 'demo' / 'reply.wav'}" in done.stdout
 
 
-def test_silence_is_no_turn(tmp_path: Path) -> None:
-    """A recording without speech: only the summary, and status 0."""
+def test_a_recording_in_which_nobody_speaks(tmp_path: Path) -> None:
+    """The summary and a line that names it, and status 1: whoever sends a recording wants it answered."""
     path = tmp_path / "quiet.wav"
     write_wav(path, np.zeros(RATE_HZ, np.float32), RATE_HZ)
     done = run("demo", "--engines", "scripted", "--json", "--wav", path)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     (only,) = lines(done.stdout)
     assert isinstance(only["summary"], dict)
-    assert only["summary"]["turns"] == 0
-    assert only["summary"]["unheard_clips"] == []
-    assert only["summary"]["ended"] == "done"
-    assert done.stderr == ""
+    assert (only["summary"]["turns"], only["summary"]["ended"]) == (0, "done")
+    assert (only["summary"]["silent_clips"], only["summary"]["unheard_clips"]) == (["quiet.wav"], [])
+    assert done.stderr == "voicepipe: nobody spoke in quiet.wav: no sound in it is louder than -50 dBFS\n"
 
 
 def bad_files(tmp_path: Path) -> dict[str, Path]:
@@ -238,6 +238,25 @@ def test_a_server_that_is_killed_leaves_a_talk_its_summary(tone: Path) -> None:
     summary = json.loads(rest.splitlines()[-1])["summary"]
     assert (summary["turns"], summary["ended"], summary["error"]["close_code"]) == (1, "lost", 1006)
     assert "1006" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(("recordings", "status"), [(1, 0), (2, 1)])
+def test_a_server_that_drains_in_the_silence_after_an_answer(recordings: int, status: int, tmp_path: Path) -> None:
+    """Nothing was left to answer: status 0, and it is said why the talk ended. Where a second recording had not
+    been said, status 1 and how much was left."""
+    path, err = tmp_path / "long.wav", ""
+    tone = 0.3 * np.sin(np.arange(RATE_HZ) * 0.2)
+    write_wav(path, np.concatenate([tone, np.zeros(20 * RATE_HZ)]).astype(np.float32), RATE_HZ)
+    with serving("--engines", "scripted") as port:
+        talk = begun("talk", "--url", f"ws://127.0.0.1:{port}", *["--wav", path] * recordings, "--json")
+        assert talk.stdout is not None
+        assert json.loads(talk.stdout.readline())["verdict"] == "met"
+    rest, err = talk.communicate(timeout=20)
+    assert talk.returncode == status, err
+    summary = json.loads(rest.splitlines()[-1])["summary"]
+    assert (summary["ended"], summary["error"]["code"], summary["open_turns"]) == ("drained", "server_drained", 0)
+    said = "" if status == 0 else f"voicepipe: {summary['error']['message']}\n"
+    assert err.endswith(said) and ("1 recording left unanswered" in said) is bool(status)
 
 
 def test_a_demo_that_is_told_to_end_leaves_its_summary(tone: Path) -> None:

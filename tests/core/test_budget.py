@@ -12,6 +12,7 @@ from voicepipe.core.events import (
     BlameKind,
     Forecast,
     Instants,
+    RefusedFor,
     Share,
     Speculation,
     Stage,
@@ -356,6 +357,98 @@ def test_a_forecast_holds_slack_and_finish() -> None:
     assert (second.slack_s, second.finish) == (pytest.approx(-0.03), pytest.approx(10.22))
 
 
+def test_a_refused_turn_has_its_path_up_to_the_refusal() -> None:
+    """The clause had not come by the deadline: what the model had not ended is told apart, and blamed."""
+    one = ledger()
+    one.on_soft_end(10.0, 10.03)
+    one.on_service(Stage.ASR, Timing(10.03, 10.04, 10.06))
+    one.on_commit(10.06)
+    one.on_reply_begun(10.06)
+    one.on_service(Stage.LLM, Timing(10.06, 10.07, 10.10))
+    one.on_refused(RefusedFor.NO_CONTENT, 10.19)
+    record = one.record(now=10.19)
+    assert (record.verdict, record.reason, record.felt_estimate_s) == (Verdict.REFUSED, "no-content", None)
+    assert rounded(record) == {Stage.ENDPOINT: (60, 0), Stage.LLM: (100, 30)}
+    kinds = {part.kind: round(1000 * part.seconds, 6) for part in record.parts if part.stage is Stage.LLM}
+    assert kinds[BlameKind.UNFINISHED] == 90
+    assert record.blame is not None
+    assert (record.blame.stage, record.blame.kind) == (Stage.LLM, BlameKind.UNFINISHED)
+    assert record.blame.over_s == pytest.approx(0.09)
+    assert record.blame.overrun_s == pytest.approx(0.19 - 0.065 - 0.045)
+
+
+@pytest.mark.parametrize(
+    ("clause", "audio", "stage"), [(None, None, Stage.LLM), (10.1, None, Stage.TTS), (10.1, 10.15, Stage.SEND)]
+)
+def test_a_refused_turn_ends_in_the_stage_in_which_it_stood(
+    clause: float | None, audio: float | None, stage: Stage
+) -> None:
+    """Of a reply that was begun ahead; all before it is as of any other turn."""
+    one = ledger()
+    one.on_soft_end(10.0, 10.03)
+    one.on_reply_begun(10.05)
+    one.on_commit(10.09)
+    if clause is not None:
+        one.on_clause(clause)
+    if audio is not None:
+        one.on_audio(audio)
+    one.on_refused(RefusedFor.NO_CONTENT, 10.19)
+    record = one.record()
+    unfinished = [part.stage for part in record.parts if part.kind is BlameKind.UNFINISHED]
+    assert unfinished == [stage]
+    assert sum(part.seconds for part in record.parts) == pytest.approx(0.19)
+
+
+def test_a_late_commit_is_the_endpoints_though_a_reply_was_ready_or_not() -> None:
+    """Nothing was unfinished: the refusal is the commit's."""
+    for ready in (False, True):
+        one = ledger()
+        one.on_soft_end(0.0, 0.03)
+        one.on_reply_begun(0.04)
+        if ready:
+            one.on_clause(0.05)
+            one.on_audio(0.06)
+        one.on_commit(0.5)
+        one.on_refused(RefusedFor.LATE_COMMIT, 0.5)
+        record = one.record()
+        assert record.reason == "late-commit" and rounded(record) == {Stage.ENDPOINT: (500, 0)}
+        assert record.blame is not None and record.blame.kind is BlameKind.ENDPOINT
+
+
+def test_a_refusal_within_the_plan_is_blamed_on_what_took_longest() -> None:
+    """A machine whose endpoint is planned to take nearly all: by nothing, rather than on nobody."""
+    one = Ledger(1, 0.2, 0.01, shares={stage: 0.96 if stage is Stage.ENDPOINT else 0.01 for stage in Stage})
+    one.on_soft_end(0.0, 0.03)
+    one.on_reply_begun(0.04)
+    one.on_commit(0.191)
+    one.on_refused(RefusedFor.LATE_COMMIT, 0.191)
+    blame = one.record().blame
+    assert blame is not None and (blame.stage, blame.kind, blame.over_s) == (
+        Stage.ENDPOINT,
+        BlameKind.ENDPOINT,
+        0.0,
+    )
+
+
+def test_a_refusal_that_took_no_time_is_nobodys() -> None:
+    """A typed turn on a budget that is shorter than the way to the ear."""
+    one = Ledger(1, budget_s=0.01, downlink_s=0.02)
+    one.on_commit(5.0)
+    one.on_refused(RefusedFor.LATE_COMMIT, 5.0)
+    record = one.record()
+    assert (record.verdict, record.blame, record.parts) == (Verdict.REFUSED, None, ())
+
+
+def test_a_failed_turn_says_by_what() -> None:
+    """The code of the engine's error; without content there is no path to split."""
+    one = ledger()
+    one.on_soft_end(0.0, 0.03)
+    one.on_commit(0.1)
+    one.on_failed("engine_timeout")
+    record = one.record()
+    assert (record.verdict, record.reason, record.parts) == (Verdict.FAILED, "engine_timeout", ())
+
+
 def judged(sent_ms: float, *marks: str, ack_ms: float = 50.0) -> Verdict:
     """A committed turn with content at `sent_ms` after speech end, and these marks."""
     one = ledger()
@@ -368,9 +461,9 @@ def judged(sent_ms: float, *marks: str, ack_ms: float = 50.0) -> Verdict:
     if "cut" not in marks:
         one.on_sent(sent_ms / 1000)
     if "refused" in marks:
-        one.on_refused()
+        one.on_refused(RefusedFor.NO_CONTENT, 0.19)
     if "failed" in marks:
-        one.on_failed()
+        one.on_failed("engine_failed")
     return one.record(empty="empty" in marks).verdict
 
 
@@ -478,7 +571,7 @@ def test_failure_comes_before_every_other_verdict() -> None:
     one.on_soft_end(0.0, 0.0)
     one.on_commit(0.1)
     one.on_sent(0.1)
-    one.on_failed()
+    one.on_failed("engine_failed")
     assert one.record(empty=True).verdict is Verdict.FAILED
 
 

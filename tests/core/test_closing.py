@@ -11,6 +11,7 @@ from tests.core.talking import RATE, SETTINGS, Talk, kinds, replied, spoken
 from voicepipe.core.answering import Answering
 from voicepipe.core.closing import Closing
 from voicepipe.core.events import (
+    RefusedFor,
     ReplyDone,
     ReplyInterrupted,
     Retire,
@@ -188,7 +189,7 @@ def test_an_interrupted_reply_is_kept_as_far_as_it_was_heard() -> None:
 
 def test_a_refused_reply_is_retired_without_a_word() -> None:
     end = End(committed=True)
-    assert end.by(end.closing.refuse(end.turn, 1.2)) == ([Retire(2, 0)], Verdict.REFUSED)
+    assert end.by(end.closing.refuse(end.turn, RefusedFor.NO_CONTENT, 1.2)) == ([Retire(2, 0)], Verdict.REFUSED)
     assert end.replies == []
 
 

@@ -44,6 +44,7 @@ from voicepipe.core.events import (
     TurnCommand,
     TurnEnded,
     TurnFailed,
+    TurnRecord,
     Verdict,
     Withdraw,
     Work,
@@ -79,6 +80,14 @@ MASKS = AcknowledgeSettings(sounds=SOUNDS, one_in=2)
 THOUGHTS = ["", "One two three. ", "Four, five", " six seven.", "Eight! Nine? "]
 WORDS = "|".join(re.findall(r"\w+", " ".join(THOUGHTS)))
 THOUGHT_WORDS = re.compile(rf"(?:(?:{WORDS})[.,!?]? ?)+…?")
+
+
+def _accounted_s(record: TurnRecord) -> float:
+    """What the stages add up to."""
+    if record.verdict is not Verdict.REFUSED:
+        return record.felt_estimate_s or 0.0
+    assert record.instants.speech_end is not None and record.instants.ended is not None
+    return record.instants.ended - record.instants.speech_end
 
 
 class Conversation(RuleBasedStateMachine):
@@ -438,9 +447,11 @@ class Conversation(RuleBasedStateMachine):
         self.open_epoch = None
         record = command.record
         total_s = sum(share.wait_s + share.service_s for share in record.stages.values())
-        assert abs(total_s - (record.felt_estimate_s or 0.0)) < 1e-6
+        assert abs(total_s - _accounted_s(record)) < 1e-6
         assert all(share.wait_s > -1e-6 and share.service_s > -1e-6 for share in record.stages.values())
-        assert (record.blame is not None) == (record.verdict in (Verdict.MISSED, Verdict.MASKED))
+        late = record.verdict in (Verdict.MISSED, Verdict.MASKED, Verdict.REFUSED)
+        assert (record.blame is not None) == (late and total_s > 0.0)
+        assert (record.reason is not None) == (record.verdict in (Verdict.REFUSED, Verdict.FAILED))
         if record.verdict is Verdict.MASKED:
             assert "acknowledge" in record.rungs
         if "acknowledge" in record.rungs:

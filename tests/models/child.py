@@ -8,6 +8,7 @@ the end it prints `path` and what the downloader was asked for.
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -43,4 +44,5 @@ def main(root: Path, wheels: Path, stop_at: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent that ignores it hands that down
     main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -32,7 +32,9 @@ def test_what_can_be_had_passes(spec: str, kind: Kind, tmp_path: Path) -> None:
     ("spec", "kind", "says"),
     [
         ("{here}/nothing.gguf", "llm", "there is no model at"),
-        ("smollm2", "llm", "no model is called 'smollm2'"),
+        ("smollm2", "llm", "no model is called 'smollm2'; did you mean"),
+        ("large-v4", "asr", "no model is called 'large-v4'; did you mean large-v"),
+        ("gpt-17", "llm", "no model is called 'gpt-17'; `voicepipe models`"),
         ("base.en", "llm", "no model is called 'base.en'"),
         ("whisper-tiny.en", "llm", "is a model for asr, not for llm"),
         ("{here}", "llm", "is no file"),

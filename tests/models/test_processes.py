@@ -96,6 +96,20 @@ def test_an_interrupted_fetch_keeps_whole_wheels_only(place: Place, stage: str, 
         place.store().find("toy")
 
 
+def test_an_interrupt_counts_where_the_parent_ignores_it(place: Place) -> None:
+    """As under nohup, or in a background job of a script."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        child = place.child("a", "fetch")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with child:
+        read_until(child, "stopped")
+        child.send_signal(signal.SIGINT)
+        read_until(child, "interrupted")
+    assert child.returncode == 130
+
+
 def test_two_processes_fetch_a_model_once(place: Place) -> None:
     with place.child("a", "fetch") as first:
         read_until(first, "stopped")

@@ -74,6 +74,7 @@ SERVER_SAMPLES = [
     m.ReplyInterrupted(1, 3, 512.5),
     m.TurnEnded(1, "met", 120.0, 12.5, STAGES, m.Speculation(True, 2, 340.0, 81.5), None),
     m.TurnEnded(2, "missed", None, None, STAGES, m.Speculation(False, 0, 0, 0), m.Blame("llm", "wait", 31.0)),
+    m.TurnEnded(3, "refused", None, None, STAGES, m.Speculation(False, 0, 0, 0), None, "late-commit"),
     m.ToolCall(1, 3, "c1", "weather", '{"city": "Bern"}'),
     m.Error("bad_field", "too long", "text"),
     m.Error("engine_failed", "no reply"),
@@ -129,6 +130,7 @@ def test_turn_ended_on_the_wire() -> None:
         },
         "speculation": {"hit": False, "attempts": 0, "saved_ms": 0, "wasted_ms": 0},
         "blame": {"stage": "llm", "kind": "wait", "ms": 31.0},
+        "reason": None,
     }
 
 

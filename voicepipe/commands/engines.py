@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from voicepipe.config import Config, EnginesConfig
 from voicepipe.engines.base import Engines
 from voicepipe.engines.table import find_models, has_turn_model, is_url, load
+from voicepipe.models.catalog import Kind
 from voicepipe.models.named import check_named
 from voicepipe.models.place import default_root
 from voicepipe.models.progress import TerminalReporter
+from voicepipe.models.spec import looks_like_path
 from voicepipe.models.store import ModelStore
 
 
 def check_models(engines: EnginesConfig) -> None:
     """Whether every model that will be needed is here or can be asked for: before anything is fetched, so that a
-    slip in one name costs no download of the others. Raises ConfigError."""
-    if engines.kind == "scripted":
-        return
-    check_named(engines.asr, "asr", "engines.asr", "--asr")
+    slip in one name costs no download of the others. Scripted engines load none: a name must be known all the same,
+    and what lies where is not looked at. Raises ConfigError."""
+    for spec, kind, field, option in _specs(engines):
+        if engines.kind == "default" or not looks_like_path(spec):
+            check_named(spec, kind, field, option)
+
+
+def _specs(engines: EnginesConfig) -> Iterator[tuple[str, Kind, str, str]]:
+    """What names a model, its kind, the field and the option."""
+    yield engines.asr, "asr", "engines.asr", "--asr"
     if engines.asr_second:
-        check_named(engines.asr_second, "asr", "engines.asr_second", "--asr-second")
+        yield engines.asr_second, "asr", "engines.asr_second", "--asr-second"
     if not is_url(engines.llm):
-        check_named(engines.llm, "llm", "engines.llm", "--llm")
-    check_named(engines.tts, "tts", "engines.tts", "--voice")
+        yield engines.llm, "llm", "engines.llm", "--llm"
+    yield engines.tts, "tts", "engines.tts", "--voice"
     if has_turn_model(engines):
-        check_named(engines.turn_model, "turn", "engines.turn_model", "--turn-model")
+        yield engines.turn_model, "turn", "engines.turn_model", "--turn-model"
 
 
 def model_store() -> ModelStore:

@@ -14,6 +14,7 @@ def add_models(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="list the known models, or fetch one",
         description="Models lie in VOICEPIPE_CACHE (default: the user's cache directory) and are verified "
         "against their SHA-256 before their first load.",
+        epilog="Exit status: 0; 1, a model could not be fetched or is not what its hash says; 2, an unknown name.",
     )
     actions = parser.add_subparsers(metavar="ACTION")
     fetch = actions.add_parser("fetch", help="fetch and verify a model")

@@ -7,47 +7,97 @@ import re
 import tomllib
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import get_args
 
 from voicepipe.commands.engines import check_models
-from voicepipe.config import Config, parse_config
+from voicepipe.commands.folders import make_folder
+from voicepipe.config import Config, Enforcement, EngineSet, OperatingPoint, parse_config
 from voicepipe.errors import ConfigError
 from voicepipe.recorders import Recorders, open_recorders
 
 BUDGET_MS = (1.0, 60_000.0)
+DEFAULTS = Config()
 
 
-def add_clips(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--wav", action="append", type=path_of, metavar="F", help="say this recording (repeatable)")
-    parser.add_argument("--out", type=path_of, metavar="F", help="write the replies to this WAV")
-    parser.add_argument("--json", action="store_true", help="one JSON object per turn, a summary last")
+STATUS_OF_A_TALK = (
+    "Exit status: 0, something was said in every recording and came to a turn, also where the server then went "
+    "away in order; 1, in some recording nobody spoke or nothing was heard, the session was refused or lost, or "
+    "something failed; 2, wrong usage, a missing token included; 130 or 143, Ctrl-C or SIGTERM."
+)
+
+RECORDING = "say this recording (repeatable): WAV, FLAC or OGG of 8 to 384 kHz and up to 10 minutes"
+JSON_LINES = (
+    "one JSON object per turn, and {summary} last: turns = answered + cut_off (before the speech had ended) + "
+    "unanswered (refused, failed, interrupted) + empty; answered_felt_ms holds percentiles of the answered ones "
+    "alone; ended and error say why it ended"
+)
 
 
-def add_promise(parser: argparse.ArgumentParser) -> None:
+def add_clips(parser: argparse.ArgumentParser, *, out: str) -> None:
+    """`out`: where the replies go without --out."""
+    parser.epilog = STATUS_OF_A_TALK
+    parser.add_argument("--wav", action="append", type=path_of, metavar="F", help=RECORDING)
+    parser.add_argument("--out", type=path_of, metavar="F", help=f"write the replies to this WAV (default {out})")
+    parser.add_argument("--json", action="store_true", help=JSON_LINES)
+
+
+def add_promise(parser: argparse.ArgumentParser, *, by_server: bool = False) -> None:
+    """`by_server`: what is not said is the server's choice, and no default of ours."""
+
+    def told(default: object) -> str:
+        return "(default: the server's)" if by_server else f"(default {default})"
+
     parser.add_argument(
-        "--operating-point", choices=("fast", "balanced", "safe"), help="how soon a pause ends a turn"
+        "--operating-point",
+        choices=get_args(OperatingPoint),
+        help=f"how soon a pause ends a turn {told(DEFAULTS.operating_point)}",
     )
-    parser.add_argument("--enforcement", choices=("degrade", "enforce", "observe"), help="what a late turn gets")
-    parser.add_argument("--budget-ms", metavar="MS", help="end of speech to sound (default 200)")
+    parser.add_argument(
+        "--enforcement",
+        choices=get_args(Enforcement),
+        help="what a late turn gets: an answer all the same, by cheaper ways where that helps (degrade), none "
+        f"(enforce), or an answer and no cheaper way (observe) {told(DEFAULTS.enforcement)}",
+    )
+    parser.add_argument(
+        "--budget-ms", metavar="MS", help=f"from the end of speech to sound {told(f'{DEFAULTS.budget_ms:.0f}')}"
+    )
 
 
 def add_engines(parser: argparse.ArgumentParser) -> None:
     add_promise(parser)
-    parser.add_argument("--config", type=path_of, metavar="F.toml", help="configuration file")
-    parser.add_argument("--engines", choices=("default", "scripted"), help="real models, or scripted stand-ins")
+    parser.add_argument("--config", type=path_of, metavar="F.toml", help="configuration file; options go before it")
     parser.add_argument(
-        "--llm", metavar="SPEC", help="GGUF file, hub id, or http(s) URL of an OpenAI-compatible endpoint"
+        "--engines",
+        choices=get_args(EngineSet),
+        help=f"real models, or scripted stand-ins (default {DEFAULTS.engines.kind}: real)",
     )
-    parser.add_argument("--llm-model", metavar="NAME", help="the model's name at that endpoint")
-    parser.add_argument("--asr", metavar="SPEC", help="faster-whisper model: name, folder or hub id")
+    parser.add_argument(
+        "--llm",
+        metavar="SPEC",
+        help="a name of `voicepipe models`, GGUF file, hub id (org/name:file.gguf), or http(s) URL of an "
+        "OpenAI-compatible endpoint, whose key is in VOICEPIPE_LLM_API_KEY "
+        f"(default {DEFAULTS.engines.llm})",
+    )
+    parser.add_argument("--llm-model", metavar="NAME", help="the model's name at that endpoint; a URL needs one")
+    parser.add_argument(
+        "--asr",
+        metavar="SPEC",
+        help=f"faster-whisper model: name, folder or hub id (default {DEFAULTS.engines.asr})",
+    )
     parser.add_argument(
         "--asr-second", metavar="SPEC", help="a larger one, to hear again in idle time what was said (default none)"
     )
-    parser.add_argument("--voice", metavar="SPEC", help="Piper voice: .onnx file or hub id")
+    parser.add_argument(
+        "--voice",
+        metavar="SPEC",
+        help="Piper voice: a name of `voicepipe models`, .onnx file with its .onnx.json beside it, or hub id "
+        f"(default {DEFAULTS.engines.tts})",
+    )
     parser.add_argument(
         "--turn-model",
         metavar="SPEC",
         help="asked in pauses whether the speaker sounds finished: smart-turn-v3.2, or a smart-turn v3 .onnx file "
-        "(default none: the words tell)",
+        "or hub id (default none: the words tell)",
     )
     parser.add_argument(
         "--ledger",
@@ -131,4 +181,8 @@ def config_of(args: argparse.Namespace) -> Config:
 
 
 def recorders_of(args: argparse.Namespace) -> AbstractContextManager[Recorders]:
+    """Raises ConfigError."""
+    for option, path in {"--ledger": args.ledger, "--trace": args.trace, "--record": args.record}.items():
+        if path is not None:
+            make_folder(path, option)
     return open_recorders(args.ledger, args.trace, args.record)

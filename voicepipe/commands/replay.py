@@ -16,9 +16,10 @@ def add_replay(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "replay",
         help="decide a recorded run anew, and compare",
         description="Tells fresh turns and a fresh scheduler, offline, what a file of --record holds, and compares "
-        "the commands one by one. Status 0 where all are the same, 1 where one differs (it is shown, with its "
-        "words), 2 where the file is no recording of this version. One that breaks off is replayed up to its last "
-        "whole line.",
+        "the commands one by one. A recording that breaks off is replayed up to its last whole line.",
+        epilog="Exit status: 0, all that is recorded is decided the same again, be it nothing (which is said); 1, "
+        "one command differs (it is shown, with its words), or there is a gap: entries that came too fast for the "
+        "disk, behind which nothing can be replayed; 2, no recording of this version, or wrong usage.",
     )
     parser.add_argument("file", type=path_of, metavar="F", help="a recording of `demo` or `serve`")
     parser.add_argument("--json", action="store_true", help="one JSON object")

@@ -8,16 +8,16 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
 from voicepipe.app import Serving, serving
 from voicepipe.commands.engines import loader_of, model_store
-from voicepipe.commands.options import add_engines, config_of, recorders_of
+from voicepipe.commands.options import DEFAULTS, add_engines, config_of, recorders_of
 from voicepipe.commands.ready import authority, is_local, ready_text
 from voicepipe.commands.tokens import read_tokens
-from voicepipe.config import Config
+from voicepipe.config import Config, PolicyName
 from voicepipe.engines.base import Engines
 from voicepipe.errors import MissingExtra
 from voicepipe.recorders import Recorders
@@ -37,17 +37,26 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "serve",
         help="serve voice sessions",
         description="Sessions at ws://HOST:PORT/v1/voice, the browser client at /, health at /healthz and "
-        "/readyz, metrics at /metrics. Tokens for other than loopback clients: VOICEPIPE_SERVER_TOKENS, "
-        "comma-separated. SIGTERM drains and exits 0; a second one ends at once, and so does the "
-        "first one before the server is ready.",
+        "/readyz, metrics (for this machine) at /metrics. Bearer tokens: VOICEPIPE_SERVER_TOKENS, comma-separated, "
+        "and [tokens.NAME] in the configuration; where there is any everybody needs one, and where there is none "
+        "only this machine gets in.",
+        epilog="SIGTERM and Ctrl-C drain; a second one ends at once, and so does the first one before the server "
+        "is ready. Exit status: 0 after a drain, and of SIGTERM at any time; 130, Ctrl-C that did not wait; 1, "
+        "something failed, such as a port that is taken; 2, wrong usage or configuration.",
     )
-    parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument("--port", type=int, help="port (default 8765; 0 takes a free one)")
-    parser.add_argument("--max-sessions", type=int, metavar="N", help="sessions at a time (default 4)")
+    parser.add_argument("--host", help=f"address to listen on (default {DEFAULTS.host})")
+    parser.add_argument("--port", type=int, help=f"port (default {DEFAULTS.port}; 0 takes a free one)")
+    parser.add_argument(
+        "--max-sessions",
+        type=int,
+        metavar="N",
+        help=f"sessions at a time, at most (default {DEFAULTS.limits.max_sessions})",
+    )
     parser.add_argument(
         "--admission",
-        choices=("none", "count", "token-bucket", "aimd", "gradient", "vegas", "deadline"),
-        help="who gets a session below that number (default deadline: as long as turns can be in time)",
+        choices=get_args(PolicyName),
+        help=f"who gets a session below that number (default {DEFAULTS.admission.policy}: as long as turns can be "
+        "in time, and always one)",
     )
     parser.add_argument(
         "--api-port",
@@ -88,7 +97,7 @@ def _api_listener(config: Config) -> ApiListener | None:
             "pip install 'voicepipe-realtime[api]' (from a checkout: pip install '.[api]')"
         ) from None
     limits = config.limits
-    settings = ApiSettings(limits.max_text_tokens, limits.send_timeout_s)
+    settings = ApiSettings(limits.max_text_tokens, limits.send_timeout_s, limits.max_connections)
     return ApiListener(config.host, config.api_port, settings)
 
 

@@ -7,16 +7,18 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 
 import msgspec
 
 from voicepipe.app import serving
 from voicepipe.commands.engines import loader_of, model_store
+from voicepipe.commands.folders import make_folder
 from voicepipe.commands.options import add_clips, add_engines, add_promise, budget_ms_of, config_of, recorders_of
 from voicepipe.commands.ready import ready_text
-from voicepipe.conversation import Call, check_out, converse, load_clips, spoken_question
+from voicepipe.conversation import Call, check_out, check_suffix, converse, load_clips, spoken_question
 from voicepipe.engines.base import Engines
-from voicepipe.errors import Refused
+from voicepipe.errors import EnvironmentFailure, Refused
 from voicepipe.models.place import default_root
 from voicepipe.recorders import Recorders
 from voicepipe.show import Display, JsonLines, Reporter
@@ -34,9 +36,9 @@ def add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> a
         "demo",
         help="ask a spoken question over a real socket and hear the answer",
         description="Server and client in one process, over a loopback socket. Without --wav, a question is "
-        "synthesised. Fetches the default models (about 220 MB) on first use.",
+        "synthesised. Fetches the models that it needs and that are not here: the default ones are about 220 MB.",
     )
-    add_clips(parser)
+    add_clips(parser, out="demo/reply.wav in the cache")
     add_engines(parser)
     parser.set_defaults(run=_demo)
     return parser
@@ -51,8 +53,8 @@ def add_talk(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> a
         "wrong).",
     )
     parser.add_argument("--url", default=DEFAULT_URL, help=f"server (default {DEFAULT_URL})")
-    add_clips(parser)
-    add_promise(parser)
+    add_clips(parser, out="nowhere")
+    add_promise(parser, by_server=True)
     parser.set_defaults(run=_talk)
     return parser
 
@@ -63,8 +65,10 @@ def _demo(args: argparse.Namespace) -> int:
     limits = msgspec.structs.replace(config.limits, max_sessions=1, grace_s=1.0)
     config = msgspec.structs.replace(config, host="127.0.0.1", port=0, limits=limits)
     folder = default_root(os.environ) / "demo"
+    if args.out is None or not clips:
+        _make_own(folder)
     out = args.out or folder / "reply.wav"
-    check_out(out)
+    _ready(out)
     reporter = _reporter(args)
 
     async def run(loader: Callable[[], Engines], recorders: Recorders) -> bool:
@@ -83,7 +87,7 @@ def _demo(args: argparse.Namespace) -> int:
 def _talk(args: argparse.Namespace) -> int:
     clips = load_clips(args.wav or [])
     if args.out is not None:
-        check_out(args.out)
+        _ready(args.out)
     call = Call(
         args.url,
         token=os.environ.get("VOICEPIPE_TOKEN"),
@@ -96,12 +100,27 @@ def _talk(args: argparse.Namespace) -> int:
     return _report(converse(call, clips, reporter), reporter)
 
 
+def _make_own(folder: Path) -> None:
+    """In the cache, where nobody need be told of it. Raises EnvironmentFailure."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise EnvironmentFailure(f"{folder} cannot be made: {exc.strerror}; set VOICEPIPE_CACHE") from None
+
+
+def _ready(out: Path) -> None:
+    """Raises ConfigError and AudioFileError."""
+    check_suffix(out)
+    make_folder(out, "--out")
+    check_out(out)
+
+
 def _reporter(args: argparse.Namespace) -> Reporter:
     return JsonLines(sys.stdout, sys.stderr) if args.json else Display(sys.stdout)
 
 
 def _report(run: Coroutine[object, object, bool], reporter: Reporter) -> int:
-    """0, or 1 where nothing of what was said has been heard."""
+    """0, or 1 where there is a recording of which came no turn in which something was said."""
     try:
         return asyncio.run(_until_told(run))
     except Refused as exc:

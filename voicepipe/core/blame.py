@@ -82,11 +82,17 @@ def listened(begin: float, end: float, hearing: Hearing | None) -> list[Part]:
 
 
 def split(
-    stage: Stage, begin: float, end: float, chunks: Iterable[Chunk], *, since: float | None = None
+    stage: Stage,
+    begin: float,
+    end: float,
+    chunks: Iterable[Chunk],
+    *,
+    since: float | None = None,
+    rest: BlameKind | None = None,
 ) -> list[Part]:
     """Where the time from `begin` to `end` went. Chunks of one stage run one after the other; time in which none
     was queued, running or on its way back is the endpoint's own, a wait in `send`, and elsewhere unattributed.
-    Nobody waited for them before `since`."""
+    Nobody waited for them before `since`. `rest`: what the time behind the last chunk is instead."""
     between = _BETWEEN[stage]
     spent: dict[BlameKind, float] = {}
     at = begin
@@ -109,7 +115,7 @@ def split(
             until(kind, instant)
         taken = chunk.taken
     until(BlameKind.HAND_OFF, taken)
-    until(between, end)
+    until(rest or between, end)
     return [Part(stage, kind, spent[kind]) for kind in BlameKind if kind in spent]
 
 
@@ -145,13 +151,17 @@ def _take_off(spent: dict[BlameKind, float], planned: Sequence[BlameKind], share
 
 
 def blame(parts: Sequence[Part], shares_s: Mapping[Stage, float]) -> Blame:
-    """On the largest part beyond the plan; of equal ones the first. `shares_s`: the planned seconds per stage."""
+    """On the largest part beyond the plan; of equal ones the first. `shares_s`: the planned seconds per stage.
+    Where nothing is beyond it, as of a refused turn it may be, on the longest part, by nothing."""
     over: list[Part] = []
     for stage in Stage:
         spent = {part.kind: part.seconds for part in parts if part.stage is stage}
         _take_off(spent, _PLANNED[stage], shares_s.get(stage, 0.0))
         over += [Part(stage, kind, spent[kind]) for kind in BlameKind if kind in spent]
     worst = max(over, key=lambda part: part.seconds)
+    if worst.seconds <= 0.0:
+        longest = max(parts, key=lambda part: part.seconds)
+        worst = Part(longest.stage, longest.kind, 0.0)
     return Blame(
         stage=worst.stage,
         kind=worst.kind,

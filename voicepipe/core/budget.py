@@ -7,6 +7,8 @@ one of three chains, and the stages' shares add up to the felt gap by constructi
     reply begun before the commit   speech end .. soft end (endpoint) .. begun .. clause .. audio .. sent .. heard
     reply begun at the commit       speech end .. commit (endpoint) .. clause .. audio .. sent .. heard
 
+A turn that is refused has come so far on one of them: the stage in which it stood ends with the refusal.
+
 Where the commit waited for the final text, the way to it is split: speech end .. soft end (endpoint) .. final text.
 The endpoint's span is patience until the sound had arrived that ended it, and from then on the ears' time.
 
@@ -27,6 +29,7 @@ from voicepipe.core.events import (
     Hearing,
     Instants,
     Part,
+    RefusedFor,
     Speculation,
     Stage,
     Timing,
@@ -80,8 +83,9 @@ class Ledger:
         self._attempts = 0
         self._wasted_s = 0.0
         self._reopened = 0
-        self._failed = False
-        self._refused = False
+        self._failed: str | None = None
+        self._refused: RefusedFor | None = None
+        self._refused_at: float | None = None
 
     # marks
 
@@ -193,11 +197,12 @@ class Ledger:
         """A reply has its first clause, or will never have one."""
         self._ways.append(way)
 
-    def on_refused(self) -> None:
-        self._refused = True
+    def on_refused(self, reason: RefusedFor, now: float) -> None:
+        self._refused, self._refused_at = reason, now
 
-    def on_failed(self) -> None:
-        self._failed = True
+    def on_failed(self, code: str) -> None:
+        """`code` of the engine's error."""
+        self._failed = code
 
     # questions
 
@@ -228,9 +233,9 @@ class Ledger:
     def record(self, *, empty: bool = False, expects_reply: bool = True, now: float | None = None) -> TurnRecord:
         """`now`: when the turn ended."""
         felt_s, system_s = self._gaps()
-        parts = self._parts() if felt_s is not None else ()
+        parts = self._parts()
         verdict = self._verdict(felt_s, empty, expects_reply)
-        late = verdict in (Verdict.MISSED, Verdict.MASKED)
+        late = verdict in (Verdict.MISSED, Verdict.MASKED, Verdict.REFUSED)
         return TurnRecord(
             turn=self.turn,
             verdict=verdict,
@@ -238,7 +243,7 @@ class Ledger:
             system_s=system_s,
             stages={stage: share(stage, parts) for stage in Stage},
             speculation=self._speculation(),
-            blame=blame(parts, self._shares_s) if late else None,
+            blame=blame(parts, self._planned_s()) if late and parts else None,
             reopened=self._reopened,
             budget_s=self._budget_s,
             deadline=self.deadline,
@@ -247,7 +252,8 @@ class Ledger:
             forecasts=tuple(self._forecasts),
             rungs=tuple(self._rungs),
             ways=tuple(self._ways),
-            background_s=self._background_s() if felt_s is not None else 0.0,
+            background_s=self._background_s(),
+            reason=self._failed or self._refused,
         )
 
     # inner
@@ -288,9 +294,9 @@ class Ledger:
         return self._audible(self._sent) - self._speech_end, self._sent - self._commit
 
     def _verdict(self, felt_s: float | None, empty: bool, expects_reply: bool) -> Verdict:
-        if self._failed:
+        if self._failed is not None:
             return Verdict.FAILED
-        if self._refused:
+        if self._refused is not None:
             return Verdict.REFUSED
         if empty:
             return Verdict.EMPTY
@@ -304,27 +310,46 @@ class Ledger:
         until = self.masks_until
         return until is not None and self._acknowledged is not None and self._acknowledged <= until
 
-    def _boundaries(self) -> list[tuple[Stage, float]]:
-        """(stage, its end) along the critical path up to the first content at the socket, or to the end of the
-        acknowledgement that it waits behind."""
-        assert self._commit is not None and self._sent is not None and self._soft_end is not None
-        reply, soft_end = self._reply, (Stage.ENDPOINT, self._soft_end)
-        send = (Stage.SEND, self._sent + self._behind_s)
-        commit = [(Stage.ENDPOINT, self._commit)]
+    def _path_end(self) -> float | None:
+        """Of the critical path, at the server: the first content at the socket, or the end of the acknowledgement
+        that it waits behind; or the refusal. None where it came to neither."""
+        if self._speech_end is None or self._commit is None:
+            return None
+        return self._refused_at if self._sent is None else self._sent + self._behind_s
+
+    def _boundaries(self, path_end: float) -> list[tuple[Stage, float]]:
+        """(stage, its end) along the critical path. The last one's is `path_end`: of a turn that is refused, it is
+        the one that had not ended."""
+        assert self._commit is not None and self._soft_end is not None
+        reply = self._reply
+        path = [(Stage.ENDPOINT, self._commit)]
         if self._asr_final is not None and self._asr_final >= self._commit:  # it came last of all
-            commit = [soft_end, (Stage.ASR, self._commit)]
-        if reply is None or reply.clause is None or reply.audio is None or reply.audio <= self._commit:
-            return [*commit, send]
-        made = [(Stage.LLM, reply.clause), (Stage.TTS, reply.audio)]
-        if not reply.speculative:
-            return [*commit, *made, send]
-        return [soft_end, (Stage.ASR, reply.begun), *made, send]
+            path = [(Stage.ENDPOINT, self._soft_end), (Stage.ASR, self._commit)]
+        if reply is None or self._was_ready(reply):
+            return [*path, (Stage.SEND, path_end)]
+        if reply.speculative:
+            path = [(Stage.ENDPOINT, self._soft_end), (Stage.ASR, reply.begun)]
+        for stage, made in ((Stage.LLM, reply.clause), (Stage.TTS, reply.audio)):
+            if made is None:
+                return [*path, (stage, path_end)]
+            path.append((stage, made))
+        return [*path, (Stage.SEND, path_end)]
+
+    def _was_ready(self, reply: _Reply) -> bool:
+        """It waited for the commit, and not the other way round."""
+        if self._refused is RefusedFor.LATE_COMMIT:
+            return True
+        if reply.clause is None or reply.audio is None:
+            return self._sent is not None
+        assert self._commit is not None
+        return reply.audio <= self._commit
 
     def _spans(self) -> Iterator[tuple[Stage, float, float]]:
-        """(stage, its beginning, its end) along the critical path up to the socket."""
-        assert self._speech_end is not None
-        begin = self._speech_end
-        for stage, end in self._boundaries():
+        """(stage, its beginning, its end) along the critical path at the server."""
+        path_end, begin = self._path_end(), self._speech_end
+        if path_end is None or begin is None:
+            return
+        for stage, end in self._boundaries(path_end):
             yield stage, begin, end
             begin = max(begin, end)
 
@@ -333,16 +358,24 @@ class Ledger:
 
     def _parts(self) -> tuple[Part, ...]:
         """The critical path, split; in its order."""
-        assert self._sent is not None
         parts: list[Part] = []
+        path_end = self._path_end()
         for stage, begin, end in self._spans():
             if stage is Stage.ENDPOINT:
                 parts += listened(begin, end, self._soft_end_by if end == self._soft_end else self._commit_by)
             else:
-                parts += split(stage, begin, end, self._chunks[stage])
-        begin = self._sent + self._behind_s
-        parts.append(Part(Stage.SEND, BlameKind.CLIENT, self._audible(self._sent) - begin))
+                unfinished = self._sent is None and self._refused is RefusedFor.NO_CONTENT and end == path_end
+                rest = BlameKind.UNFINISHED if unfinished else None
+                parts += split(stage, begin, end, self._chunks[stage], rest=rest)
+        if self._sent is not None and path_end is not None:
+            parts.append(Part(Stage.SEND, BlameKind.CLIENT, self._audible(self._sent) - path_end))
         return tuple(parts)
+
+    def _planned_s(self) -> Mapping[Stage, float]:
+        """Of a turn that is refused, the shares of the stages that it had come to."""
+        if self._sent is not None:
+            return self._shares_s
+        return {stage: self._shares_s[stage] for stage, begin, end in self._spans() if end > begin}
 
     def _speculation(self) -> Speculation:
         reply, speech_end = self._reply, self._speech_end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from voicepipe.core.answering import Answering
-from voicepipe.core.events import Line, ReplyInterrupted, Stage, TurnCommand, TurnEnded, TurnFailed
+from voicepipe.core.events import Line, RefusedFor, ReplyInterrupted, Stage, TurnCommand, TurnEnded, TurnFailed
 from voicepipe.core.history import History
 from voicepipe.core.numbering import Numbering
 from voicepipe.core.pauses import Pauses
@@ -38,14 +38,14 @@ class Closing:
                 self._history.add(Line("assistant", f"{text} …"))
         return [*commands, self._numbers.retire(), *self._end(turn, now)]
 
-    def refuse(self, turn: Turn, now: float) -> list[TurnCommand]:
+    def refuse(self, turn: Turn, reason: RefusedFor, now: float) -> list[TurnCommand]:
         """Nothing of the reply is said; what the user said stays in the history."""
-        turn.ledger.on_refused()
+        turn.ledger.on_refused(reason, now)
         return [self._numbers.retire(), *self._end(turn, now)]
 
     def fail(self, turn: Turn, code: str, stage: Stage, now: float) -> list[TurnCommand]:
         """What cannot be done without will not come."""
-        turn.ledger.on_failed()
+        turn.ledger.on_failed(code)
         return [TurnFailed(turn.number, code, stage), *self.make_way(turn, now)]
 
     def make_way(self, turn: Turn, now: float) -> list[TurnCommand]:

@@ -32,6 +32,7 @@ from voicepipe.core.events import (
     Onset,
     Promote,
     Quiet,
+    RefusedFor,
     Reopened,
     Resumed,
     Silence,
@@ -314,7 +315,7 @@ class Turns:
         user_sounds = self._barge_in.user_sounds
         commands = self._ladder.acknowledge(turn, self.epoch, now, user_sounds=user_sounds)
         if self._ladder.is_refused(turn, now):
-            return commands + self._refuse(turn, now)
+            return commands + self._refuse(turn, RefusedFor.NO_CONTENT, now)
         stage = turn.owed
         if stage is not None and now >= turn.progress + self._settings.engine_timeout_s:
             if turn.phase is Phase.HEARING and stage is not Stage.ASR:
@@ -461,7 +462,7 @@ class Turns:
             commands += self._ladder.hear_again(turn, epoch, now)
             return self._then(commands + self._closing.unanswered(turn, now), now)
         if self._ladder.is_refused(turn, now):
-            return commands + self._refuse(turn, now)
+            return commands + self._refuse(turn, RefusedFor.LATE_COMMIT, now)
         turn.reply.predict(now)
         commands += turn.reply.on_release(now)
         return self._settle(commands + self._ladder.hear_again(turn, epoch, now), now)
@@ -498,8 +499,8 @@ class Turns:
     def _fail(self, turn: Turn, code: str, stage: Stage, now: float) -> list[TurnCommand]:
         return self._then(self._closing.fail(turn, code, stage, now), now)
 
-    def _refuse(self, turn: Turn, now: float) -> list[TurnCommand]:
-        return self._then(self._closing.refuse(turn, now), now)
+    def _refuse(self, turn: Turn, reason: RefusedFor, now: float) -> list[TurnCommand]:
+        return self._then(self._closing.refuse(turn, reason, now), now)
 
     def _then(self, commands: list[TurnCommand], now: float) -> list[TurnCommand]:
         """A turn has ended: speech that goes on is the next one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 
 from voicepipe.errors import ConfigError
@@ -31,5 +32,14 @@ def _wrong(spec: str, kind: Kind) -> str | None:
     if looks_like_path(spec):
         return f"there is no model at {spec}"
     if hub_id(spec) is None and not (kind == "asr" and spec in WHISPER_SIZES):
-        return f"no model is called {spec!r}; `voicepipe models` lists the known ones"
+        return f"no model is called {spec!r}{_nearest(spec, kind)}; `voicepipe models` lists the known ones"
     return None
+
+
+def _nearest(spec: str, kind: Kind) -> str:
+    """The known name of that kind that begins like it, or looks most like it, as a question; "" where none does."""
+    known = [name for name, model in CATALOG.items() if model.kind == kind]
+    known += sorted(WHISPER_SIZES) if kind == "asr" else []
+    near = [name for name in known if spec and name.startswith(spec)]
+    near = near or difflib.get_close_matches(spec, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -322,12 +322,16 @@ class TurnEnded(Struct, frozen=True, tag="turn.ended"):
     turn: int
     verdict: Verdict
     felt_estimate_ms: float | None
-    """Speech end to estimated audibility of content: the sum of `stages`. None without content."""
+    """Speech end to estimated audibility of content: the sum of `stages`. None without content; of a turn that is
+    refused, `stages` add up to the time until then."""
     system_ms: float | None
     """Commit to the hand-off of that sample to the socket."""
     stages: Stages
     speculation: Speculation
     blame: Blame | None
+    """Of late content, and of a turn that was refused for it."""
+    reason: str | None = None
+    """Why it was `refused` ("late-commit", "no-content"), or the code of the error by which it `failed`."""
 
 
 class ToolCall(Struct, frozen=True, tag="tool.call"):

@@ -40,6 +40,7 @@ Event = ServerMessage | AudioFrame
 
 _TRY_AGAIN_LATER: Final = 1013
 _TOO_LARGE: Final = 1009
+_RESTART: Final = 1012
 _MAX_PCM_BYTES: Final = (native.MAX_BINARY_BYTES - native.HEADER_BYTES) // 4 * 4
 """Whole samples of two channels."""
 
@@ -122,6 +123,7 @@ class Session:
         self._stale_frames = 0
         self._unknown_messages = 0
         self._ended = False
+        self._draining = False
         self._too_large: native.Error | None = None
         """What the server said before it closed for that reason."""
         self._frame_bytes = 2 * start.audio.channels
@@ -134,8 +136,9 @@ class Session:
     async def __anext__(self) -> Event:
         """The next message, or the next reply audio that may still be played.
 
-        The iteration ends when the server closes in good order (1000). Raises ConnectionLost, TooLarge
-        where the server closed because of a frame beyond its limit (1009), and a ClientError for what is
+        The iteration ends when the server closes in good order (1000). Raises ConnectionLost, and of its kind
+        ServerDrained where the server had said that it goes away (`draining`, then 1012); TooLarge
+        where the server closed because of a frame beyond its limit (1009); and a ClientError for what is
         not the native dialect.
         """
         while True:
@@ -249,6 +252,7 @@ class Session:
                 event = native.decode_server(await self._connection.recv())
                 if isinstance(event, native.Error) and event.code == errors.TooLarge.code:
                     self._too_large = event
+                self._draining |= isinstance(event, native.Draining)
                 return event
             except errors.UnknownType:
                 self._unknown_messages += 1
@@ -270,6 +274,8 @@ class Session:
                 f"{native.MAX_BINARY_BYTES} bytes, a text frame {native.MAX_TEXT_BYTES}",
                 field="frame",
             )
+        if self._draining and closed.rcvd is not None and closed.rcvd.code == _RESTART:
+            return errors.ServerDrained("the server has gone away, as it had announced (1012)")
         return _lost(closed)
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from voicepipe.errors import VoicepipeError
+from voicepipe.errors import ConnectionLost, VoicepipeError
 from voicepipe.wire.native import (
     AudioFrame,
     ReplyInterrupted,
@@ -55,6 +55,8 @@ class TalkReport:
     summary: dict[str, object]
     heard_clips: frozenset[int] = frozenset()
     """Numbers of the recordings of which the server has shown that it heard something."""
+    open_turns: int = 0
+    """Turns that had begun, and of which no end was told."""
 
 
 async def talk(
@@ -84,7 +86,7 @@ async def talk(
         await talking.run()
     finally:
         player.finish(clock())
-        report = TalkReport(turns.records, summarise(turns.records), turns.heard_clips)
+        report = TalkReport(turns.records, summarise(turns.records), turns.heard_clips, turns.open_turns)
         if on_end is not None:
             on_end(report)
     return report
@@ -104,17 +106,26 @@ class _Talk:
         try:
             async with asyncio.TaskGroup() as group:
                 listener = group.create_task(self._listen())
-                await self._speak(listener)
-                if not listener.done():
-                    await self.session.end()
+                try:
+                    await self._converse(listener)
+                except ConnectionLost:
+                    # What had arrived before is still unread, and says how it ended.
                     await asyncio.wait([listener], timeout=CLOSE_S)
-                    listener.cancel()
+                    if not listener.done():
+                        raise
         except ExceptionGroup as failures:
             # Both directions fail when the connection does: one error says it. A bug stays a group.
             ours, bugs = failures.split(VoicepipeError)
             if ours is None or bugs is not None:
                 raise
             raise ours.exceptions[0] from None
+
+    async def _converse(self, listener: asyncio.Task[None]) -> None:
+        await self._speak(listener)
+        if not listener.done():
+            await self.session.end()
+            await asyncio.wait([listener], timeout=CLOSE_S)
+            listener.cancel()
 
     async def _speak(self, listener: asyncio.Task[None]) -> None:
         while not listener.done() and (frame := await self.source.frame()) is not None:

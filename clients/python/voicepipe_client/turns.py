@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
 
 import msgspec
 
@@ -30,6 +31,9 @@ from voicepipe_client.player import Player
 from voicepipe_client.source import OutFrame
 
 Event = ServerMessage | AudioFrame
+Fate = Literal["answered", "cut_off", "unanswered", "empty"]
+"""What the speaker got for a turn."""
+FATES: Final[tuple[Fate, ...]] = get_args(Fate)
 
 SILENCE_S = 3.0
 """Silence, or speech of which something was heard, is not waited for any longer without a turn."""
@@ -63,6 +67,12 @@ class TurnRecord:
     cutoff: bool = False
     """The commit that stood was decided before the labelled end of the recording's speech. There is no gap
     then: what the reply followed was a pause, not the end of what was said."""
+    felt_estimate_ms: float | None = None
+    """The gap as the server counts it, by which it judges: the sum of `stages`."""
+    measured: bool = True
+    """`felt_ms` was measured here. False: it is the server's estimate, since nobody told where the speech ended."""
+    reason: str | None = None
+    """Why it was refused, or the code of the error by which it failed."""
 
     def as_dict(self) -> dict[str, object]:
         """What `--json` prints."""
@@ -71,7 +81,10 @@ class TurnRecord:
             "transcript": self.transcript,
             "reply": self.reply,
             "verdict": self.verdict,
+            "reason": self.reason,
             "felt_ms": _rounded(self.felt_ms),
+            "measured": self.measured,
+            "felt_estimate_ms": _rounded(self.felt_estimate_ms),
             "system_ms": _rounded(self.system_ms),
             "stages": msgspec.to_builtins(self.stages),
             "speculation": msgspec.to_builtins(self.speculation),
@@ -189,6 +202,11 @@ class Turns:
         """Recordings of which the server has shown that it heard something."""
         return frozenset(self._heard_clips)
 
+    @property
+    def open_turns(self) -> int:
+        """Turns that have begun and not ended."""
+        return len(self._open)
+
     # --- inside
 
     def _of(self, turn: int) -> _Turn:
@@ -246,6 +264,9 @@ class Turns:
                 received_ms=received_ms if self._labelled else None,
                 clip=clip,
                 cutoff=cutoff,
+                felt_estimate_ms=ended.felt_estimate_ms,
+                measured=self._labelled,
+                reason=ended.reason,
             )
         )
 
@@ -263,18 +284,35 @@ class Turns:
 def summarise(records: Sequence[TurnRecord]) -> dict[str, object]:
     """What the last line of `--json` holds.
 
-    The spreads run over the turns that were owed a reply: one without content counts as infinitely
-    late, and so does the felt gap of a false cutoff; one in which nothing was said (`empty`) does not count.
-    `verdicts` are the server's. A false cutoff is counted as that, whatever its verdict, and not among them.
+    turns               that have ended: answered + cut_off + unanswered + empty
+    answered            a reply was heard that stayed, in time or late
+    cut_off             false cutoffs: the reply came before the labelled end of the recording's speech
+    unanswered          a reply was owed, and nothing of it was heard: `refused`, `failed`, `interrupted`
+    empty               nothing was said in it
+    verdicts            the server's, each with its count; false cutoffs are not among them
+    answered_felt_ms    p50, p95, p99, min and max of the felt gap of the answered turns, and of no others: how
+                        many are missing here, `cut_off` and `unanswered` say. None where no turn was answered
+    answered_system_ms  from the commit to the socket, likewise
     """
-    owed = [record for record in records if record.verdict != "empty"]
+    counts = Counter(_fate(record) for record in records)
+    verdicts = Counter(record.verdict for record in records if not record.cutoff)
+    answered = [record for record in records if _fate(record) == "answered"]
     return {
         "turns": len(records),
-        "verdicts": dict(Counter(record.verdict for record in records if not record.cutoff)),
-        "false_cutoffs": sum(record.cutoff for record in records),
-        "felt_ms": spread([record.felt_ms for record in owed]),
-        "system_ms": spread([record.system_ms for record in owed]),
+        **{fate: counts[fate] for fate in FATES},
+        "verdicts": {verdict: verdicts[verdict] for verdict in get_args(Verdict)},
+        "answered_felt_ms": spread([record.felt_ms for record in answered]),
+        "answered_system_ms": spread([record.system_ms for record in answered]),
     }
+
+
+def _fate(record: TurnRecord) -> Fate:
+    """Exactly one per turn."""
+    if record.cutoff:
+        return "cut_off"
+    if record.felt_ms is not None:
+        return "answered"
+    return "empty" if record.verdict == "empty" else "unanswered"
 
 
 def refused_summary(refused: Refused) -> dict[str, object]:

@@ -21,6 +21,15 @@ class Verdict(StrEnum):
     MET = "met"
 
 
+class RefusedFor(StrEnum):
+    """Why a turn is not answered where the deadline is enforced."""
+
+    LATE_COMMIT = "late-commit"
+    """What was said, and that it had ended, was certain only after the deadline."""
+    NO_CONTENT = "no-content"
+    """Nothing of the reply was on its way at the deadline."""
+
+
 class Rung(StrEnum):
     """What is given up for the sake of the deadline, the cheapest first."""
 
@@ -67,6 +76,7 @@ class BlameKind(StrEnum):
     HAND_OFF = "hand-off"  # between the loop and the device's thread, both ways
     ENDPOINT = "endpoint"  # not knowing yet that the speech has ended
     CLIENT = "client"  # from the socket to the ear
+    UNFINISHED = "unfinished"  # not at its end when the turn was refused: waiting or at work
     UNUSED = "unused"  # negative: what a stage left of its share
     UNATTRIBUTED = "unattributed"  # nothing explains it
 
@@ -130,7 +140,8 @@ class Blame:
     """The blamed part: time of this kind in this stage beyond the plan. Planned are the stages' shares, of
     service (of `endpoint` and `client` in the first and the last stage); all other kinds are planned as none."""
     overrun_s: float = 0.0
-    """Felt gap - budget: the sum of `parts` and `unattributed_s`."""
+    """Felt gap - budget: the sum of `parts` and `unattributed_s`. Of a refused turn: what it had taken by then
+    beyond the shares of the stages that it had come to."""
     parts: tuple[Part, ...] = ()
     """Every part beyond the plan, and as negative UNUSED what was left of a stage's share."""
     unattributed_s: float = 0.0
@@ -147,10 +158,11 @@ class TurnRecord:
     system_s: float | None
     """Commit to the hand-off of the first content to the socket."""
     stages: dict[Stage, Share]
-    """Adds up to `felt_estimate_s`."""
+    """Adds up to `felt_estimate_s`; of a refused turn to the time from its speech end to the refusal, where what
+    had not ended by then counts as waiting."""
     speculation: Speculation
     blame: Blame | None
-    """Where content was late: of `missed` and `masked` turns."""
+    """Where content was late: of `missed`, `masked` and `refused` turns."""
     reopened: int = 0
     """How often the turn's commit was taken back."""
     budget_s: float = 0.2
@@ -158,7 +170,7 @@ class TurnRecord:
     """Scheduler time at which the first content was due at the socket."""
     instants: Instants = Instants()
     parts: tuple[Part, ...] = ()
-    """The critical path by stage and kind; adds up to `felt_estimate_s`."""
+    """The critical path by stage and kind; adds up to what `stages` do."""
     forecasts: tuple[Forecast, ...] = ()
     rungs: tuple[str, ...] = ()
     """Rungs of the ladder that were taken, in order."""
@@ -166,3 +178,5 @@ class TurnRecord:
     """How far each of its replies came towards a first clause, in the order in which that was known."""
     background_s: float = 0.0
     """How long background chunks held up the critical path: a part of what `parts` has as blocking."""
+    reason: str | None = None
+    """Why it is `refused` (a `RefusedFor`), or `failed` (the code of the engine's error)."""
