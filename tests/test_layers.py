@@ -384,7 +384,7 @@ BANNED_IN_CORE = {
 AT_HOME_IN: dict[str, set[str]] = {
     "faster_whisper": {"engines.whisper"},
     "ctranslate2": {"engines.whisper", "engines.whisper_decoder"},
-    "cyllama": {"engines.llamacpp", "engines.native_steps"},
+    "cyllama": {"engines.native_steps"},
     "piper": {"engines.piper"},
     "onnx": {"engines.graph_writer", "engines.llama_graph", "engines.piper", "engines.whisper_graph"},
     "gguf": {"engines.llama_graph"},

@@ -42,7 +42,7 @@ from voicepipe.errors import EngineTimeout
 from voicepipe.ingest import AudioRing, Ingest
 
 MAX_FRAMES = 16
-"""Half a second of Silero frames: some 20 ms of work."""
+"""Half a second of Silero frames: some 2 ms of work."""
 MAX_BACKLOG_FRAMES = 128
 """Four seconds."""
 QUIET_BEFORE_SOFT_END_S = (-0.064, 0.25)

@@ -7,9 +7,27 @@ from typing import Any
 
 import pytest
 
-from benchmarks.ledger_coverage import by_key, by_stage, finish_errors, read, row
+from benchmarks.ledger_coverage import (
+    ABOUT,
+    FEWEST,
+    add_hindsight,
+    by_key,
+    by_stage,
+    finish_errors,
+    line,
+    read,
+    row,
+)
 
-NAMES = {"class": "started", "lane": "cpu", "model": "m", "variant": "decode", "whole": True}
+NAMES = {
+    "class": "started",
+    "lane": "cpu",
+    "model": "m",
+    "variant": "decode",
+    "whole": True,
+    "units": 1,
+    "context": 0,
+}
 
 
 def chunk(service_s: float, bound: float | None, **more: Any) -> dict[str, Any]:
@@ -27,6 +45,27 @@ def test_bounds_are_kept_by_whole_chunks_and_broken_by_cut_ones_too() -> None:
     assert told["coverage"] == 0.6
     assert told["bound"] == 2.0
     assert (told["n"], told["cut"], told["over"], told["unpriced"]) == (7, 2, 1, 1)
+
+
+def test_hindsight_is_the_multiple_of_the_mean_that_holds_for_99_in_100() -> None:
+    """A hundred chunks of 10 ms, and one of 30 among them that no constant bound has to cover: two of them it has.
+    Of fewer chunks nothing is said."""
+    for stalls, least in ((1, 1.0), (2, 3.0)):
+        chunks = [chunk(0.03 if 50 <= number < 50 + stalls else 0.01, 0.05) for number in range(FEWEST + 1)]
+        add_hindsight(chunks)
+        told = row(("think", "decode", "m", "cpu"), chunks)
+        assert (told["bound"], told["least"]) == (5.0, pytest.approx(least, rel=0.05))
+    few = [chunk(0.01, 0.05) for _ in range(FEWEST)]  # the first has no mean
+    add_hindsight(few)
+    assert row(("think", "decode", "m", "cpu"), few)["least"] is None
+
+
+def test_each_group_is_told_in_words() -> None:
+    """Also that of all kinds of a stage and model, which has no words of its own."""
+    told = row(("think", "cold-decode", "m", "cpu"), [chunk(0.01, 0.05)])
+    assert (told["stage"], told["kind"], told["what"]) == ("llm", "think/cold-decode", ABOUT["think/cold-decode"])
+    assert row(("llm", "", "m", "cpu"), [chunk(0.01, 0.05)])["kind"] == "all"
+    assert line(told).split()[-7:] == ["1.0", "5.0", "10.0", "10.0", "0", "0", "0"]  # "least" is empty
 
 
 def test_reading_ahead_counts_as_reading() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -72,6 +74,33 @@ def test_a_file_that_is_no_model(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(ModelCorrupt, match=r"x\.gguf cannot be loaded"):
         LlamaCpp(path)
+
+
+BEHIND_A_STEP = """
+import statistics, sys, time
+from voicepipe.engines.base import ChatMessage, Context, Prompt
+from voicepipe.engines.llamacpp import LlamaCpp
+
+slot = LlamaCpp(sys.argv[1]).open("s")
+
+def others_s() -> float:
+    slot.generate(Prompt((ChatMessage("user", "Hello."),), 1), Context("s", 1, 1, 1)).step()
+    all_s, own_s = time.process_time(), time.thread_time()
+    end = own_s + 0.005
+    while time.thread_time() < end:
+        pass
+    return time.process_time() - all_s - (time.thread_time() - own_s)
+
+print(statistics.median(others_s() for _ in range(12)))
+"""
+
+
+@pytest.mark.models
+def test_no_thread_spins_on_behind_a_step(smollm2_path: Path) -> None:
+    """In a process of its own, which has no other engines' threads."""
+    command = [sys.executable, "-c", BEHIND_A_STEP, str(smollm2_path)]
+    others = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert float(others.stdout) < 0.001
 
 
 @pytest.fixture(scope="module")

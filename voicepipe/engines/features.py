@@ -1,6 +1,6 @@
 """Log-mel features as Whisper was trained on, for windows of any length.
 
-Computing them is cheap (0.5 ms for 3 s of audio), so each step computes its window afresh and no cache is kept.
+Computing them is cheap (1.5 ms for 3 s of audio), so each step computes its window afresh and no cache is kept.
 25 ms Hann windows every 10 ms at 16 kHz, a Slaney mel filter bank, log10, clamped 8 below the loudest bin of
 the window, scaled to about [-1, 1] (Radford et al., arXiv 2212.04356, section 2.2).
 """
@@ -49,11 +49,20 @@ def mel_filters(n_mels: int) -> Features:
 
 
 class LogMel:
-    """Turns samples into features. Immutable once made: one object may serve several threads."""
+    """Turns samples into features. Immutable once made: one object may serve several threads.
+
+    The filters are summed where they are not 0 (one bin in forty), and not as a product of matrices: the threads
+    that numpy has for those spin on for some 75 ms after each, and take a core from the next engine. A step of the
+    language model behind a decode took 88 ms that way, and takes 51.
+    """
 
     def __init__(self, n_mels: int) -> None:
         self.n_mels = n_mels
-        self._filters = mel_filters(n_mels)
+        filters = mel_filters(n_mels)
+        of_filter, self._bins = np.nonzero(filters)
+        self._weights = filters[of_filter, self._bins][:, np.newaxis]
+        self._begins = np.searchsorted(of_filter, np.arange(n_mels))
+        """Of each filter, its first bin in `_bins`: no filter is without."""
         self._hann = np.hanning(_FFT_SAMPLES + 1)[:-1].astype(np.float32)
 
     def __call__(self, samples: Samples, frames: int) -> Features:
@@ -75,5 +84,5 @@ class LogMel:
         padded = np.concatenate((left, samples, np.zeros(behind, dtype=np.float32)))
         windows = np.lib.stride_tricks.sliding_window_view(padded, _FFT_SAMPLES)[::HOP_SAMPLES]
         power = np.abs(np.fft.rfft(windows[:frames] * self._hann, axis=1)) ** 2
-        mel = self._filters @ power.T.astype(np.float32)
+        mel = np.add.reduceat(power.T[self._bins].astype(np.float32) * self._weights, self._begins, axis=0)
         return np.log10(np.maximum(mel, _FLOOR))

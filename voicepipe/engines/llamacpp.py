@@ -25,13 +25,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from cyllama.llama import llama_cpp as native
-
 from voicepipe.engines.base import ChatMessage, Placement, TextRequest
 from voicepipe.engines.chat_template import ChatTemplate
 from voicepipe.engines.llama_graph import CannotStep
 from voicepipe.engines.llama_steps import Chance, LlamaSteps
-from voicepipe.engines.native_steps import NativeSteps
+from voicepipe.engines.native_steps import NativeSteps, native
 from voicepipe.engines.slot import UNFINISHED, Limits, Slot
 from voicepipe.engines.texts import Row, Texts
 from voicepipe.errors import ConfigError, EngineBusy, EngineError, ModelCorrupt, ModelMissing

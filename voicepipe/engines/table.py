@@ -59,7 +59,8 @@ def find_models(config: EnginesConfig, resolve: Resolve) -> Models | None:
 
 def plan(config: EnginesConfig, sessions: int) -> Plan:
     """One chunk at a time on the device: the engines' threads spin at barriers, and two at once on as many cores
-    as one of them uses slow each other down a hundredfold. The ears' millisecond is bearable beside them."""
+    as one of them uses slow each other down a hundredfold. What the ears take, a tenth of a millisecond, is
+    bearable beside them."""
     think = _REMOTE if config.kind == "default" and is_url(config.llm) else _DEVICE
     placement = {
         "hear": _EARS,
