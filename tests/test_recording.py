@@ -24,6 +24,7 @@ from voicepipe.device import Device
 from voicepipe.errors import ConfigError
 from voicepipe.recording import RecordingWriter, Tape
 from voicepipe.services import Services
+from voicepipe.tape import VERSION
 
 SETTINGS = TurnSettings(ReplySettings(PlayoutSettings(24_000)), OPERATING_POINTS["fast"], "Be brief.")
 PLACEMENT = dict.fromkeys(WorkKind, "main")
@@ -170,7 +171,7 @@ def test_the_file_says_first_that_it_holds_words(tmp_path: Path) -> None:
     writer.tape.turns("s1", SETTINGS, count(1)).on_text("Grüße.", 1.0)
     writer.close()
     head, _, entry, end = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    assert (head["entry"], head["version"], head["voicepipe"]) == ("recording", 1, __version__)
+    assert (head["entry"], head["version"], head["voicepipe"]) == ("recording", VERSION, __version__)
     assert "words" in head["holds"] and "no sound" in head["holds"]
     assert entry["args"]["text"] == "Grüße." and end == {"entry": "end"}
     assert (writer.error, writer.lost) == (None, 0)

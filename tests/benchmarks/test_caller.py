@@ -10,7 +10,7 @@ from arrivals import Call, Question
 from caller import PACKET_S, RATE_HZ, Asked, became, noise, voice_of
 
 from voicepipe.core.budget import Ledger
-from voicepipe.core.events import TurnRecord, Verdict
+from voicepipe.core.events import RefusedFor, TurnRecord, Verdict
 
 SIZE = round(PACKET_S * RATE_HZ)
 
@@ -22,7 +22,7 @@ def answered(speech_end: float, sent: float | None, *, refused: bool = False) ->
     if sent is not None:
         ledger.on_sent(sent)
     if refused:
-        ledger.on_refused()
+        ledger.on_refused(RefusedFor.LATE_COMMIT, speech_end + 0.2)
     return ledger.record()
 
 

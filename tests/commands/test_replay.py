@@ -9,6 +9,7 @@ import pytest
 
 from tests.processes import lines, run
 from voicepipe.audio import write_wav
+from voicepipe.tape import VERSION
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -95,7 +96,10 @@ def test_a_recording_of_no_calls_says_so(recording: Path, tmp_path: Path, whole:
     [
         (None, "No such file"),
         ("", "no recording"),
-        ('{"entry":"recording","version":99}\n', "a recording of version 99; this voicepipe replays version 1"),
+        (
+            '{"entry":"recording","version":99}\n',
+            f"a recording of version 99; this voicepipe replays version {VERSION}",
+        ),
     ],
 )
 def test_what_cannot_be_replayed_is_wrong_usage(tmp_path: Path, text: str | None, problem: str) -> None:
