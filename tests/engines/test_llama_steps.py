@@ -19,7 +19,7 @@ IDS = [3, 17, 42, 8, 30, 11, 5, 29]
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory: pytest.TempPathFactory) -> "LlamaSteps":
     path = write(tmp_path_factory.mktemp("tiny") / "tiny.gguf", tensors())
-    made: LlamaSteps = llama.LlamaSteps(path, sequences=3, context_tokens=CONTEXT, threads=1)
+    made: LlamaSteps = llama.LlamaSteps(path, sequences=4, rows=3, context_tokens=CONTEXT, threads=1)
     return made
 
 
@@ -59,12 +59,27 @@ def test_what_was_taken_back_is_written_over(steps: "LlamaSteps") -> None:
 
 def test_sequences_know_nothing_of_each_other(steps: "LlamaSteps") -> None:
     others = [[7, 7, 2], [44, 1, 19, 20]]
-    for number, ids in enumerate(others, 1):
+    for number, ids in enumerate([*others, IDS[:5]], 1):
         steps.evaluate(number, 0, ids, 1)
-    steps.evaluate(0, 0, IDS[:5], 1)
-    steps.evaluate_rows([(2, 4, 6), (0, 5, IDS[5]), (1, 3, 8)])
+    steps.evaluate(0, 0, IDS[:7], 1)
+    steps.evaluate_rows([(2, 4, 6), (3, 5, IDS[5]), (1, 3, 8)])
     texts = [[*others[1], 6], IDS[:6], [*others[0], 8]]
     assert following(steps, 3) == [expected(ids)[-1] for ids in texts]
+    steps.evaluate(0, 7, IDS[7:], 1)
+    assert following(steps, 1) == expected(IDS)[-1:]
+
+
+def test_a_row_that_is_left_out_loses_nothing(steps: "LlamaSteps") -> None:
+    """Before its first token, in the middle of its prompt, and while another one is at its end."""
+    steps.keep(1, 0)
+    steps.evaluate(2, 0, IDS[:4], 1)
+    steps.evaluate(3, 0, [1] * (CONTEXT - 2), 1)
+    for at in (CONTEXT - 2, CONTEXT - 1):
+        steps.evaluate_rows([(3, at, 9)])
+    steps.evaluate(2, 4, IDS[4:6], 1)
+    steps.evaluate(1, 0, IDS, 1)
+    steps.evaluate_rows([(2, 6, IDS[6]), (1, 8, 13)])
+    assert following(steps, 2) == [expected(IDS[:7])[-1], expected([*IDS, 13])[-1]]
 
 
 def test_more_than_the_context_is_an_engine_error(steps: "LlamaSteps") -> None:

@@ -114,25 +114,25 @@ class _Values(Mapping[str, NDArray[np.float32]]):
 
 
 def step_graph(weights: Weights, shape: Shape, context_tokens: int) -> ModelProto:
-    """Some tokens behind what is remembered.
+    """Some tokens of each of b sequences behind what is remembered; more than one only if b is 1.
 
-    In: `ids` (1, n), `last` (1), the position of the last of them; `total` (), one more; `wanted` (m), which of the
-    n to tell about; per layer `keys_L` and `values_L` (1, key-value heads, `context_tokens`, head width), what is
-    remembered.
+    In: `ids` (b, n); `last` (b), the position of the last of them; `total` (), one more than the highest; `wanted`
+    (m), which of the n to tell about; per layer `keys_L` and `values_L` (b, key-value heads, `context_tokens`, head
+    width), what is remembered.
 
-    Out: `logits` (1, m, vocabulary), `best` (1, m), the likeliest token behind each; per layer `seen_keys_L` and
+    Out: `logits` (b, m, vocabulary), `best` (b, m), the likeliest token behind each; per layer `seen_keys_L` and
     `seen_values_L`, which are meant to be the same memory as what came in.
     """
     graph = GraphWriter()
     turns = _turns(shape, context_tokens)
     cosines, sines = graph.constant(np.cos(turns)), graph.constant(np.sin(turns))
-    inputs = [tensor("ids", WHOLES, 1, None), tensor("last", WHOLES32, 1), tensor("total", WHOLES32)]
+    inputs = [tensor("ids", WHOLES, None, None), tensor("last", WHOLES32, None), tensor("total", WHOLES32)]
     inputs += [tensor("wanted", WHOLES, None)]
-    outputs = [tensor("logits", FLOATS, 1, None, shape.vocabulary), tensor("best", WHOLES, 1, None)]
+    outputs = [tensor("logits", FLOATS, None, None, shape.vocabulary), tensor("best", WHOLES, None, None)]
     # Half precision: the table would be as large as all other weights together.
     table = graph.constant(weights["token_embd.weight"].astype(np.float16))
     x = graph.add("Cast", graph.add("Gather", table, "ids"), to=FLOATS)
-    kept = (1, shape.key_value_heads, context_tokens, shape.head_width)
+    kept = (None, shape.key_value_heads, context_tokens, shape.head_width)
     for layer in range(shape.layers):
         x = _layer(graph, weights, shape, layer, x, (cosines, sines))
         inputs += [tensor(f"{what}_{layer}", FLOATS, *kept) for what in ("keys", "values")]

@@ -58,15 +58,22 @@ class LlamaSteps:
 
     can_cut = True
 
-    def __init__(self, path: Path, *, sequences: int, context_tokens: int, threads: int) -> None:
+    def __init__(self, path: Path, *, sequences: int, rows: int = 0, context_tokens: int, threads: int) -> None:
+        """The last `rows` of the `sequences` can be evaluated together."""
         weights, shape = read_llama(path)
         self._session = cpu_session(step_graph(weights, shape, context_tokens).SerializeToString(), threads)
-        size = (1, shape.key_value_heads, context_tokens, shape.head_width)
+        self._context_tokens = context_tokens
+        size = (shape.key_value_heads, context_tokens, shape.head_width)
         names = [f"{what}_{layer}" for layer in range(shape.layers) for what in ("keys", "values")]
         # Zeros that are not written to are not in memory.
-        self._bindings = [
-            self._bound({name: np.zeros(size, np.float32) for name in names}) for _ in range(sequences)
-        ]
+        own = [_zeros(names, (1, *size)) for _ in range(sequences - rows)]
+        self._rows = _zeros(names, (rows, *size))
+        shared = [{name: part[row : row + 1] for name, part in self._rows.items()} for row in range(rows)]
+        self._bindings = [self._bound(memory) for memory in own + shared]
+        self._together: dict[int, Any] = {}
+        """Bindings of the first so many rows."""
+        self._first_row = sequences - rows
+        self._lengths = [0] * sequences
         self._best: list[int] = []
         self._logits: list[Logits] = []
         self._first = 0
@@ -76,22 +83,39 @@ class LlamaSteps:
         return Sampler(chance)
 
     def keep(self, sequence: int, tokens: int) -> int:
+        self._lengths[sequence] = tokens
         return tokens
 
     def evaluate(self, sequence: int, position: int, tokens: Sequence[int], wanted: int) -> None:
         """Compute `tokens` at `position` of the sequence, with outputs of the last `wanted`. Raises EngineError."""
-        best, logits = self._run(sequence, position, tokens, wanted)
-        self._best, self._logits, self._first = list(best), list(logits), len(tokens) - wanted
+        last = [position + len(tokens) - 1]
+        best, logits = self._run(self._bindings[sequence], [tokens], last, wanted)
+        self._best, self._logits, self._first = list(best[0]), list(logits[0]), len(tokens) - wanted
+        self._lengths[sequence] = position + len(tokens)
 
     def evaluate_rows(self, rows: Sequence[Row]) -> None:
-        """One token of each sequence, one after the other. Raises EngineError."""
-        outputs = [self._run(sequence, position, [token], 1) for sequence, position, token in rows]
-        self._best = [int(best[0]) for best, _ in outputs]
-        self._logits, self._first = [logits[0] for _, logits in outputs], 0
+        """One token of each sequence, those that can be in one batch. Raises EngineError."""
+        count = max(sequence for sequence, _, _ in rows) - self._first_row + 1
+        if count not in self._together:
+            self._together[count] = self._bound({name: part[:count] for name, part in self._rows.items()})
+        # A row that is not asked for gets a token too, where its next one will be written over it.
+        tokens = [0] * count
+        last = [min(at, self._context_tokens - 1) for at in self._lengths[self._first_row :][:count]]
+        for sequence, position, token in rows:
+            tokens[sequence - self._first_row], last[sequence - self._first_row] = token, position
+        best, logits = self._run(self._together[count], [[token] for token in tokens], last, 1)
+        asked = [sequence - self._first_row for sequence, _, _ in rows]
+        self._best, self._logits, self._first = (
+            [int(best[row][0]) for row in asked],
+            [logits[row][0] for row in asked],
+            0,
+        )
+        for sequence, position, _ in rows:
+            self._lengths[sequence] = position + 1
 
     def sample(self, sampler: Sampler, index: int) -> int:
         row = index - self._first
-        return self._best[row] if sampler.greedy else sampler.pick(self._logits[row])
+        return int(self._best[row]) if sampler.greedy else sampler.pick(self._logits[row])
 
     def _bound(self, memory: Mapping[str, NDArray[np.float32]]) -> Any:
         binding = self._session.io_binding()
@@ -101,12 +125,13 @@ class LlamaSteps:
             binding.bind_ortvalue_output(f"seen_{name}", here)
         return binding
 
-    def _run(self, sequence: int, position: int, tokens: Sequence[int], wanted: int) -> tuple[Any, Any]:
-        count = len(tokens)
-        binding = self._bindings[sequence]
-        binding.bind_cpu_input("ids", np.array([tokens], np.int64))
-        binding.bind_cpu_input("last", np.array([position + count - 1], np.int32))
-        binding.bind_cpu_input("total", np.array(position + count, np.int32))
+    def _run(
+        self, binding: Any, tokens: Sequence[Sequence[int]], last: Sequence[int], wanted: int
+    ) -> tuple[Any, Any]:
+        count = len(tokens[0])
+        binding.bind_cpu_input("ids", np.array(tokens, np.int64))
+        binding.bind_cpu_input("last", np.array(last, np.int32))
+        binding.bind_cpu_input("total", np.array(max(last) + 1, np.int32))
         binding.bind_cpu_input("wanted", np.arange(count - wanted, count))
         for name in ("best", "logits"):
             binding.bind_output(name)
@@ -115,7 +140,11 @@ class LlamaSteps:
         except ERRORS as error:
             raise EngineError(f"{count} tokens could not be evaluated: {error}") from error
         *_, best, logits = binding.get_outputs()  # in the order in which they were bound
-        return best.numpy()[0], logits.numpy()[0]
+        return best.numpy(), logits.numpy()
+
+
+def _zeros(names: Sequence[str], size: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
+    return {name: np.zeros(size, np.float32) for name in names}
 
 
 def _softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -120,7 +120,7 @@ class LlamaCpp:
         self.has_small = False
         self.slots = slots
         limits = Limits(context_tokens, memory_tokens, prefill_tokens, decode_tokens)
-        runtime = _Runtime(path, slots=slots + text_slots, threads=threads, limits=limits)
+        runtime = _Runtime(path, slots=slots + text_slots, rows=text_slots, threads=threads, limits=limits)
         self._runtime: _Runtime | None = runtime
         self._sampling = _Sampling(runtime.steps, Chance(temperature, seed, _TOP_K, _TOP_P))
         self._free = list(range(slots))
@@ -149,14 +149,15 @@ def _text_sampler(steps: Steps) -> Callable[[TextRequest], Any]:
 class _Runtime:
     """Vocabulary, and what computes. `lock` is held for one chunk: neither is thread-safe."""
 
-    def __init__(self, path: Path, *, slots: int, threads: int, limits: Limits) -> None:
+    def __init__(self, path: Path, *, slots: int, rows: int = 0, threads: int, limits: Limits) -> None:
+        """Of the slots, the last `rows` are evaluated together."""
         if not path.is_file():
             raise ModelMissing(f"no GGUF file at {path}", field="model_path")
         native.disable_logging()
         native.ggml_backend_load_all()
         self.limits = limits
         self.lock = threading.Lock()
-        own = _own_steps(path, slots, threads, limits)
+        own = _own_steps(path, slots, rows, threads, limits)
         try:
             # Whole: cyllama aborts on a vocabulary alone. Weights that nobody asks for stay in the file.
             self._model = native.LlamaModel(str(path), native.LlamaModelParams())
@@ -217,12 +218,12 @@ class _Runtime:
         return self.steps.sample(sampler, index)
 
 
-def _own_steps(path: Path, slots: int, threads: int, limits: Limits) -> Steps | None:
+def _own_steps(path: Path, slots: int, rows: int, threads: int, limits: Limits) -> Steps | None:
     """None where llama.cpp does better: on a GPU, or with a model that we do not understand."""
     if native.llama_supports_gpu_offload():
         return None
     try:
-        return LlamaSteps(path, sequences=slots, context_tokens=limits.context, threads=threads)
+        return LlamaSteps(path, sequences=slots, rows=rows, context_tokens=limits.context, threads=threads)
     except CannotStep as error:
         log.info("llama.cpp computes %s: %s", path.name, error)
         return None
