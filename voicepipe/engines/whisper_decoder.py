@@ -23,11 +23,6 @@ States = NDArray[np.float32]
 """Encoder output of a window, shape (1, positions, width), one position per 20 ms."""
 
 
-AS_GOOD = 0.5
-"""A token of the draft stays where it is at least as likely as the likeliest one times this: which of those is the
-likelier hangs on the quantisation."""
-
-
 @dataclass(frozen=True, slots=True)
 class Decoded:
     ids: tuple[int, ...]
@@ -42,8 +37,8 @@ class Decoded:
 
 class Decoder(Protocol):
     def decode(self, states: States, prompt: Sequence[int], draft: Sequence[int], cap: int) -> Decoded:
-        """Greedily, at most `cap` tokens. `draft` is what the text may begin with, and is likely to. `prompt`
-        begins with the start of transcript. Raises EngineError."""
+        """Greedily, at most `cap` tokens. `draft` is what the text may begin with, and is likely to: the time
+        depends on it. `prompt` begins with the start of transcript. Raises EngineError."""
         ...
 
 
@@ -78,7 +73,8 @@ class Ct2Decoder:
 
 class DraftDecoder:
     """Checks a draft in one pass and goes on where it stops being what the model would say: speculative decoding
-    with an earlier hypothesis (Leviathan et al., arXiv:2211.17192), that keeps what is nearly as likely.
+    with an earlier hypothesis (Leviathan et al., arXiv:2211.17192). What is said does not depend on the draft, as
+    far as arithmetic is exact.
 
     Safe to call from several threads; they wait for each other. Raises CannotRead where the model is not one that
     we understand.
@@ -118,8 +114,10 @@ class DraftDecoder:
         draft = list(draft[: cap - 1])
         run = self._run([*prompt, *draft], self._nothing(), begins=len(prompt) - 1)
         before, no_speech = len(prompt) - 1, run.no_speech
-        kept = run.kept(before, draft)
-        chances = [*run.its_chance[before : before + kept], run.chance[before + kept]]
+        kept = 0
+        while kept < len(draft) and run.best[before + kept] == draft[kept]:
+            kept += 1
+        chances = [*run.chance[before : before + kept + 1]]
         ids, past = draft[:kept], run.seen(before + kept + 1)
         token, steps = int(run.best[before + kept]), 1
         while token != self._end_of_text and len(ids) + 1 < cap:
@@ -161,13 +159,12 @@ class DraftDecoder:
             "positions": np.arange(before, before + count),
             "begins": first,
             "mask": mask,
-            "following": np.array([*ids[1:], 0], np.int64)[:, np.newaxis],
         }
         for layer in range(self._shape.layers):
             feeds[f"past_keys_{layer}"], feeds[f"past_values_{layer}"] = past[2 * layer : 2 * layer + 2]
             feeds[f"keys_{layer}"], feeds[f"values_{layer}"] = self._memory[2 * layer : 2 * layer + 2]
-        best, chance, its_chance, no_speech, *seen = self._step.run(None, feeds)
-        return _Run(best, chance, its_chance[:, 0], float(no_speech[0]), seen)
+        best, chance, no_speech, *seen = self._step.run(None, feeds)
+        return _Run(best, chance, float(no_speech[0]), seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,20 +173,8 @@ class _Run:
 
     best: NDArray[np.int64]
     chance: NDArray[np.float32]
-    its_chance: NDArray[np.float32]
-    """Of the token that was given next."""
     no_speech: float
     _seen: list[NDArray[np.float32]]
-
-    def kept(self, before: int, draft: Sequence[int]) -> int:
-        """How many tokens of the draft, given from `before` on, are what is heard."""
-        count = 0
-        while count < len(draft) and (
-            self.best[before + count] == draft[count]
-            or self.its_chance[before + count] >= AS_GOOD * self.chance[before + count]
-        ):
-            count += 1
-        return count
 
     def seen(self, tokens: int | None = None) -> list[NDArray[np.float32]]:
         """Keys and values of the first so many tokens; of all, unless told."""

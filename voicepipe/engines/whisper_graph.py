@@ -104,25 +104,22 @@ def step_graph(weights: Weights, shape: Shape, suppressed: Suppressed, no_speech
     """Any number n of tokens behind what is remembered.
 
     In: `ids` (1, n), `positions` (n), `mask` (n, all tokens; 0 or -inf), `begins` (n; 1 where the first token of
-    the text follows, else 0), `following` (n, 1; some token for each), per layer `past_keys_L` and
-    `past_values_L` (1, heads, tokens before, head width), and what `cross_graph` gives.
+    the text follows, else 0), per layer `past_keys_L` and `past_values_L` (1, heads, tokens before, head width),
+    and what `cross_graph` gives.
 
-    Out: `best` (n), the likeliest token after each; `chance` (n), its probability; `its_chance` (n, 1), that of
-    the one in `following`; `no_speech` (1), its probability after the first token; per layer `seen_keys_L` and
-    `seen_values_L`, with these tokens behind the past ones.
+    Out: `best` (n), the likeliest token after each; `chance` (n), its probability; `no_speech` (1), its probability
+    after the first token; per layer `seen_keys_L` and `seen_values_L`, with these tokens behind the past ones.
     """
     graph = _Graph(weights, shape)
     inputs = [
         tensor("ids", WHOLES, 1, None),
         tensor("positions", WHOLES, None),
         tensor("begins", WHOLES, None),
-        tensor("following", WHOLES, None, 1),
         tensor("mask", FLOATS, None, None),
     ]
     outputs = [tensor("best", WHOLES, None)]
     outputs += [
         tensor("chance", FLOATS, None),
-        tensor("its_chance", FLOATS, None, 1),
         tensor("no_speech", FLOATS, None),
     ]
     # Half precision: the table is as large as all other weights together.
@@ -180,7 +177,6 @@ def _answers(graph: _Graph, logits: str, suppressed: Suppressed, no_speech: int)
     graph.add("ArgMax", allowed, axis=-1, keepdims=0, output="best")
     chances = graph.add("Softmax", allowed, axis=-1)
     graph.add("ReduceMax", chances, axes=[-1], keepdims=0, output="chance")
-    graph.add("GatherElements", chances, "following", axis=1, output="its_chance")
 
 
 class _Graph(GraphWriter):
