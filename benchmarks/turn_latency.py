@@ -53,8 +53,9 @@ from voicepipe.wire.messages import TurnCommitted, TurnReopened
 from voicepipe_client import Clip, ClipSource, Event, OutFrame, Session, TurnRecord, connect, talk
 
 INSTRUCTIONS = "You are a helpful voice assistant. Answer in one short sentence."
-MAX_REPLY_TOKENS = 16
-"""Short replies, cut wherever that is: what is measured is over when they begin."""
+REPLY_TOKENS = 16
+"""Short replies, cut wherever that is: what is measured is over when they begin. Longer ones have more audio made,
+where it is chunks that are wanted."""
 POINTS = ("fast", "balanced", "safe")
 TURNS, TURNS_OF_ALL, TURNS_FULL = 40, 20, 60
 """Per operating point: one alone, each of several, each with `--full`."""
@@ -260,12 +261,17 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--ledger", type=Path, metavar="F.jsonl", help="every chunk and turn, for ledger_coverage.py"
     )
+    parser.add_argument(
+        "--reply-tokens", type=int, default=REPLY_TOKENS, help=f"the longest reply (default: {REPLY_TOKENS})"
+    )
     parser.add_argument("--budget-ms", type=float, default=200.0, help="what a turn may take (default: 200 ms)")
     args = parser.parse_args(argv)
     if args.wavs and args.set == "questions":
         parser.error("--wavs is a set of its own")
     if args.turns is not None and args.turns < 0:
         parser.error("--turns is a number of turns: 0 or more")
+    if not 1 <= args.reply_tokens <= 256:
+        parser.error("--reply-tokens lies between 1 and 256")
     if not 1.0 <= args.budget_ms <= 60_000.0:
         parser.error("--budget-ms lies between 1 and 60000")
     if args.turns is None:
@@ -281,7 +287,7 @@ def main() -> None:
         operating_point="fast" if args.operating_point == "all" else args.operating_point,
         budget_ms=args.budget_ms,
         instructions=INSTRUCTIONS,
-        max_reply_tokens=MAX_REPLY_TOKENS,
+        max_reply_tokens=args.reply_tokens,
         engines=EnginesConfig(kind=args.engines, turn_model=args.turn_model),
         limits=LimitsConfig(max_sessions=1, grace_s=1.0),
     )

@@ -120,7 +120,9 @@ def test_own_recordings_are_no_questions(capsys: pytest.CaptureFixture[str]) -> 
     assert "--wavs" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("argv", [["--turns", "-1"], ["--budget-ms", "-3"], ["--budget-ms", "nan"]])
+@pytest.mark.parametrize(
+    "argv", [["--turns", "-1"], ["--reply-tokens", "0"], ["--budget-ms", "-3"], ["--budget-ms", "nan"]]
+)
 def test_numbers_that_cannot_be_are_refused(argv: list[str]) -> None:
     with pytest.raises(SystemExit):
         arguments(argv)

@@ -20,7 +20,7 @@ from voicepipe.errors import EngineError
 SPINS = 300
 """How often OpenMP's threads look before they sleep at a barrier: some 10 us. By default they look for 9 ms: one
 that waits for another which has lost its core then keeps it from getting one. Beside a process that is busy for
-0.3 s of each second, steps of 12 tokens took 183 ms at 99 %, and take 92; alone 44 ms, and 44. And behind a chunk,
+0.3 s of each second, steps of 12 tokens took 175 ms at 99 %, and take 90; alone 47 ms, and 51. And behind a chunk,
 they took 9 ms of a core from the next engine."""
 
 os.putenv("GOMP_SPINCOUNT", str(SPINS))  # the library reads it when it is loaded, and has no call for it

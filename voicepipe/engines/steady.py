@@ -10,7 +10,7 @@ from __future__ import annotations
 STALLED = 4.0
 """A step that took so many times the quickest of its size had to wait for a core. Beside a process that is always
 busy, steps of 12 tokens then take 82 ms at the median and 92 at 99 % (at 3: 73 and 90; on two threads 136 and
-144; alone 44). Beside one that is busy for 0.3 s of each second they stay on two threads (45 and 92 ms; at 3: 71
+144; alone 44). Beside one that is busy for 0.3 s of each second they stay on two threads (46 and 90 ms; at 3: 71
 and 93)."""
 CALM_STEPS = 24
 """So many steps on one thread before all are tried again: a third of a second of decoding."""
