@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from voicepipe.engines.base import ChatMessage, Context, LlmStep, Prompt
-from voicepipe.engines.slot import GUESS_TOKENS, Limits, Slot
+from voicepipe.engines.slot import GUESS_PRICE, GUESS_TOKENS, Limits, Slot
 from voicepipe.errors import EngineError
 
 CONTEXT = Context("s", 1, 1, 1)
@@ -175,6 +176,18 @@ def test_a_guess_is_bounded() -> None:
     model.batches.clear()
     finish(slot, prompt("what is it now"))
     assert max(wanted for _, wanted in model.batches) == 1 + GUESS_TOKENS
+
+
+def test_a_guess_that_is_still_to_be_tried_counts_for_what_it_takes() -> None:
+    """Here the rest of the prompt leaves no room for it."""
+    model = Model(ROOMY)
+    slot = begun(model)
+    guess = slot.guess()
+    model.limits = replace(ROOMY, prefill=len("now|a:") + 1)
+    generation = slot.generate(prompt("what is it now"), CONTEXT)
+    assert generation.step().tokens == 1
+    assert generation.next_size().units == ROOMY.decode + GUESS_PRICE * (len(guess) - 1)
+    assert generation.step().tokens > ROOMY.decode
 
 
 def test_a_batch_that_fails_leaves_nothing_to_trust() -> None:

@@ -53,8 +53,8 @@ class StepSize:
     steps have no name."""
     units: float
     """Characters of which a "split" makes tokens; tokens that a "prefill" reads or a "decode" makes at most, those
-    that are only tried included; characters that a "first" piece begins to speak; samples of a "later" piece;
-    seconds of sound to recognise."""
+    that are only tried at what they take in comparison; characters that a "first" piece begins to speak; samples of
+    a "later" piece; seconds of sound to recognise."""
     context: float = 0.0
     """Tokens that the model attends to beside them."""
 
