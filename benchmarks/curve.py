@@ -6,12 +6,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 WIDTH, HEIGHT = 720, 440
 LEFT, RIGHT, TOP, BOTTOM = 64, 20, 44, 52
 COLOURS = ("#777777", "#1f6fb2", "#c0392b", "#2e8b57", "#8e44ad", "#d68910", "#17a2a2")
 TICKS = 6
+LINE = 18
+"""Between two names of the legend."""
+CHARACTER = 6.6
+"""Width of a letter of 12 pixels, on average and a little more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +60,13 @@ def svg(series: Sequence[Series], title: str, x_title: str, y_title: str) -> str
     for tick in range(round(y_most / y_step) + 1):
         x, y = at(0, tick * y_step)
         parts += [_rule(x, y, WIDTH - RIGHT, y), text(x - 8, y + 4, f"{tick * y_step:g}", anchor="end")]
+    places = [[at(x, y) for x, y, _ in one.points] for one in series]
+    legend_x = _freer_side(series, places)
     for number, one in enumerate(series):
         # Points of two series may lie close together: every other one's names stand below them.
         name_dy = 18 if number % 2 == 0 else -6
-        parts += _drawn(one, COLOURS[number % len(COLOURS)], [at(x, y) for x, y, _ in one.points], name_dy)
-        parts += _legend(one, COLOURS[number % len(COLOURS)], TOP + 14 + 18 * number)
+        parts += _drawn(one, COLOURS[number % len(COLOURS)], places[number], name_dy)
+        parts += _legend(one, COLOURS[number % len(COLOURS)], legend_x, TOP + 14 + LINE * number)
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -90,6 +97,26 @@ def _drawn(one: Series, colour: str, places: Sequence[tuple[float, float]], name
     return parts
 
 
-def _legend(one: Series, colour: str, y: float) -> list[str]:
-    x = WIDTH - RIGHT - 150
-    return [f'<circle cx="{x}" cy="{y - 4}" r="4" fill="{colour}"/>', text(x + 12, y, one.name)]
+def _freer_side(series: Sequence[Series], places: Sequence[Sequence[tuple[float, float]]]) -> float:
+    """Where the legend begins: in the upper corner in which it hides less, and whole in either."""
+    wide, high = 12 + CHARACTER * max(len(one.name) for one in series), TOP + 14 + LINE * len(series)
+    left, right = LEFT + 14, WIDTH - RIGHT - 6 - wide
+
+    def hidden(x: float) -> int:
+        return sum(x - 8 <= at <= x + wide and y <= high for line in places for at, y in _dense(line))
+
+    return left if hidden(left) < hidden(right) else right
+
+
+def _dense(line: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The points of a line, and twenty between any two."""
+    between = [
+        (x1 + (x2 - x1) * part / 21, y1 + (y2 - y1) * part / 21)
+        for (x1, y1), (x2, y2) in pairwise(line)
+        for part in range(1, 21)
+    ]
+    return [*line, *between]
+
+
+def _legend(one: Series, colour: str, x: float, y: float) -> list[str]:
+    return [f'<circle cx="{x:g}" cy="{y - 4:g}" r="4" fill="{colour}"/>', text(x + 12, y, one.name)]

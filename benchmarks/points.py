@@ -100,7 +100,7 @@ def draw(path: Path, points: Sequence[dict[str, Any]]) -> None:
     series = []
     for policy in dict.fromkeys(one["policy"] for one in points):
         own = [one for one in points if one["policy"] == policy]
-        name = f"{policy}: {100 * min(one['met_rate'] for one in own):.0f} % in time at worst"
+        name = f"{policy}: {100 * min(one['met_rate'] for one in own):.1f} % in time at worst"
         series.append(Series(name, tuple((one["offered"], one["goodput"], "") for one in own), line=True))
     title = "Turns in time per second, under load"
     write_svg(path, series, title, "offered load (1: without admission, 1 % are late)", "turns in time per second")
