@@ -96,7 +96,10 @@ def cross_graph(weights: Weights, shape: Shape) -> ModelProto:
         keys, values = graph.split(both, shape.width, shape.width)
         graph.add("Transpose", graph.in_heads(keys), perm=[0, 2, 3, 1], output=f"keys_{layer}")
         graph.add("Transpose", graph.in_heads(values), perm=[0, 2, 1, 3], output=f"values_{layer}")
-        outputs += [tensor(f"keys_{layer}", FLOATS), tensor(f"values_{layer}", FLOATS)]
+        outputs += [
+            tensor(f"keys_{layer}", FLOATS, 1, shape.heads, shape.head_width, None),
+            tensor(f"values_{layer}", FLOATS, 1, shape.heads, None, shape.head_width),
+        ]
     return graph.model([tensor("states", FLOATS, 1, None, shape.width)], outputs)
 
 
@@ -131,7 +134,8 @@ def step_graph(weights: Weights, shape: Shape, suppressed: Suppressed, no_speech
         x = _layer(graph, layer, x)
         kept = [f"{what}_{layer}" for what in ("past_keys", "past_values", "keys", "values")]
         inputs += [tensor(name, FLOATS, 1, shape.heads, None, None) for name in kept]
-        outputs += [tensor(f"seen_keys_{layer}", FLOATS), tensor(f"seen_values_{layer}", FLOATS)]
+        seen = (1, shape.heads, None, shape.head_width)
+        outputs += [tensor(f"seen_{what}_{layer}", FLOATS, *seen) for what in ("keys", "values")]
     logits = graph.add(
         "Squeeze",
         graph.linear(graph.norm(x, "layer_norm"), "embeddings", bias=False),
