@@ -76,8 +76,8 @@ class LlamaCpp:
 
     Memory: the file (mapped), or its weights in 8 bits and a table in 16; plus, as far as they are used,
     `(slots + text_slots) * context_tokens` of KV cache. `memory_tokens`: see
-    `fit.Fitter`. `temperature` 0 is greedy; above it, `seed` makes replies repeatable. Raises ModelMissing,
-    ModelCorrupt, ConfigError.
+    `fit.Fitter`. `temperature` 0 is greedy; above it, `seed` makes replies repeatable where they are
+    computed in the same steps. Raises ModelMissing, ModelCorrupt, ConfigError.
 
     The default sizes keep a chunk of SmolLM2-135M below 50 ms on two cores (6 ms per decoded token, 1.5 ms per
     prompt token); splitting a prompt costs next to nothing, because its price is linear.
