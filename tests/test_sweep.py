@@ -56,6 +56,15 @@ def test_ways_are_those_of_the_scripted_reply() -> None:
     assert all(way.has_token and way.thought_s > 0 for way in ways)
 
 
+def test_a_decode_step_in_which_the_reply_ends_is_no_sample() -> None:
+    """It does less than it was to; what it took is a part of the way all the same."""
+    config = ScriptedConfig(llm_prefill_ms=30, llm_token_ms=10, reply="Yes indeed it is")
+    told = swept(engines(config))[0]
+    steps = [chunk.load.variant for chunk in told.chunks if chunk.kind is WorkKind.THINK]
+    assert steps.count("decode") == 3 * steps.count("prefill") > 0
+    assert {round(way.read_s + way.thought_s, 6) for way in told.ways} == {0.07}
+
+
 def test_slow_engines_get_one_round() -> None:
     """Readiness waits for it."""
     chunks, took_s = swept(engines(ScriptedConfig(asr_ms=400)))

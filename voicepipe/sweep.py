@@ -159,6 +159,8 @@ async def way_to_clause(meter: Meter, llm: Llm, generation: Generation) -> tuple
     while not clauses and not finished:
         load = load_of(llm.name, generation.next_size())
         step, service_s = await meter.run(WorkKind.THINK, load, llm.placement, generation.step)
+        if step.finish == "stop" and load.variant == "decode":
+            meter.chunks.pop()  # it had less to do than it was to: as a sample, a long context would look cheap
         way, finished = way.after(service_s), step.finish is not None
         way = replace(way, has_token=way.has_token or finished or bool(step.text))
         clauses = splitter.feed(step.text)

@@ -191,6 +191,20 @@ def test_a_line_that_leads_below_nothing_is_not_followed() -> None:
     assert bound_s >= mean_s
 
 
+def test_no_line_falls() -> None:
+    """Steps of one size, with contexts of 33 to 38 tokens and noise that happens to fall with them: 300 tokens cost
+    what 38 do, the average, and not a tenth of it. What rises is found all the same."""
+    model, contexts = CostModel(), [33, 34, 35, 36, 37, 38]
+    model.seed(Sample(DECODE, Size(3, context), 0.030 - 0.0004 * (context - 33)) for context in contexts * 2)
+    for context in (33, 38, 300):
+        assert model.mean_s(DECODE, Size(3, context)) == pytest.approx(0.029, rel=0.02)
+    for _ in range(100):
+        for context in (33, 38, 300):
+            model.on_chunk(DECODE, Size(3, context), 0.03 + 1e-4 * context)
+    assert model.mean_s(DECODE, Size(3, 300)) == pytest.approx(0.06, rel=0.02)
+    assert model.mean_s(DECODE, Size(3, 33)) == pytest.approx(0.0333, rel=0.02)
+
+
 def test_a_feature_that_shows_up_late_is_learnt() -> None:
     """The warm-up had no context at all."""
     rng = random.Random(4)

@@ -1,7 +1,7 @@
 """What a chunk will take: its mean, and a bound that about one chunk in a hundred exceeds.
 
-Per key, the mean is `a + b * units + c * context`, by recursive least squares on relative errors. The tail is r,
-the ratio of actual to mean; its upper quantile q is followed by online conformal tracking (Gibbs and Candès, 2021),
+Per key, the mean is a line over units and context (`core.line`). The tail is r, the ratio of actual to mean; its
+upper quantile q is followed by online conformal tracking (Gibbs and Candès, 2021),
 `log q <- log q + eta * (1[r > q] - a)`, which holds the share of misses at `a` in the long run whatever the
 distribution is, and through drift; eta is scale-free (Orabona and Pál, 2018; for conformal prediction Bhatnagar et
 al., 2023): a constant over the root of the summed squares of what stands in brackets. What is followed is also
@@ -14,26 +14,16 @@ A component without time: nothing in here depends on when it happens, so there i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from math import exp, isfinite, log, sqrt
 from typing import Any
 
 from voicepipe.core.events import WorkKind
+from voicepipe.core.line import Line, numbers, positive
 
 MISS_RATE = 0.01
 """The share of chunks that may take longer than their bound, for planning."""
-FORGETTING = 0.995
-"""Weight of the chunk before the newest: the mean remembers some 200."""
-ANCHOR = 0.1
-"""Information about each coefficient that is never forgotten, as a share of one chunk's. Directions in which
-nothing has been seen of late stay where they were, and no gain exceeds its start."""
-OUTLIER = 3.0
-"""A chunk counts as at most so many times its mean where the mean is fitted: a stall belongs to the tail."""
-LEAST_SCALE = 0.1
-"""No feature is scaled by less of its units than this: 100 ms of audio. Next to 0, it would blow up all others."""
-LEAST_SHARE = 0.1
-"""No mean is below this share of the average chunk: the line may lead below 0, and errors are relative to it."""
 PROFILE_MARGIN = 1.5
 """Times the mean: the first bound, before anything is known of the tail."""
 STEP, LEAST_STEP = 0.5, 0.05
@@ -43,8 +33,6 @@ CHECKED_CHUNKS = 1000
 SIGMAS = 3.0
 WIDENING = 1.25
 DUMP_VERSION = 2
-
-Row = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +105,10 @@ class CostModel:
             _check(sample.size, sample.service_s)
             by_key.setdefault(sample.key, []).append((sample.size, sample.service_s))
         for key, seen in by_key.items():
-            mean = _Mean.fitted(seen)
+            mean = Line.fitted([(size.units, size.context, service_s) for size, service_s in seen])
             tail = _Tail(self._miss_rate)
             for size, service_s in seen:
-                tail.learn(service_s / mean.at(size))
+                tail.learn(service_s / mean.at(size.units, size.context))
             self._costs[key] = _Cost(mean, tail)
 
     def on_chunk(self, key: CostKey, size: Size, service_s: float) -> None:
@@ -130,8 +118,8 @@ class CostModel:
             return
         _check(size, service_s)
         cost = self._costs[key]
-        cost.tail.judge(service_s / cost.mean.at(size))
-        cost.mean.fit(size, service_s)
+        cost.tail.judge(service_s / cost.mean.at(size.units, size.context))
+        cost.mean.fit(size.units, size.context, service_s)
 
     def on_censored(self, key: CostKey, size: Size, at_least_s: float) -> None:
         """A chunk was cut off after `at_least_s`. Where that exceeds its bound, the bound was too low; else nothing
@@ -140,18 +128,18 @@ class CostModel:
         bound_s = self.bound_s(key, size)
         if bound_s is not None and at_least_s > bound_s:
             cost = self._costs[key]
-            cost.tail.judge(at_least_s / cost.mean.at(size))
-            cost.mean.fit(size, at_least_s, censored=True)
+            cost.tail.judge(at_least_s / cost.mean.at(size.units, size.context))
+            cost.mean.fit(size.units, size.context, at_least_s, censored=True)
 
     def mean_s(self, key: CostKey, size: Size) -> float | None:
         """Positive."""
         cost = self._costs.get(key)
-        return None if cost is None else cost.mean.at(size)
+        return None if cost is None else cost.mean.at(size.units, size.context)
 
     def bound_s(self, key: CostKey, size: Size) -> float | None:
         """Never below the mean."""
         cost = self._costs.get(key)
-        return None if cost is None else cost.mean.at(size) * cost.tail.ratio
+        return None if cost is None else cost.mean.at(size.units, size.context) * cost.tail.ratio
 
     def snapshot(self) -> CostSnapshot:
         return CostSnapshot({key: cost.snapshot() for key, cost in self._costs.items()})
@@ -172,7 +160,7 @@ class CostModel:
                 raise ValueError("a calibration of another version, or for another miss rate")
             loaded = {
                 CostKey(WorkKind(entry["kind"]), entry["model"], entry["device"], entry["variant"]): _Cost(
-                    _Mean.load(entry["mean"]), _Tail.load(entry["tail"], self._miss_rate)
+                    Line.load(entry["mean"]), _Tail.load(entry["tail"], self._miss_rate)
                 )
                 for entry in dumped["keys"]
             }
@@ -184,89 +172,6 @@ class CostModel:
 def _check(size: Size, service_s: float) -> None:
     values = (size.units, size.context, service_s)
     assert all(isfinite(value) and value >= 0.0 for value in values), values
-
-
-class _Mean:
-    """Recursive least squares over (1, units, context), each in multiples of the first value seen that is not 0, of
-    service in multiples of its average in the beginning. Errors count relative to the prediction, because noise
-    grows with the chunk.
-
-    The information matrix is kept, not its inverse, and leaks towards `ANCHOR` times the unit matrix, around the
-    latest coefficients: it can neither become singular nor wind up where a feature never varies.
-    """
-
-    def __init__(self, unit_s: float) -> None:
-        self._unit_s = max(unit_s, 1e-9)
-        self._scales = [1.0, 0.0, 0.0]
-        """0 where nothing but 0 has been seen."""
-        self._weights = [1.0, 0.0, 0.0]
-        self._information = _anchor()
-        self._average = 1.0
-
-    @classmethod
-    def fitted(cls, seen: Sequence[tuple[Size, float]]) -> _Mean:
-        """Twice over: the second time each chunk is weighed by what the first has made of it."""
-        mean = cls(sum(service_s for _, service_s in seen) / len(seen))
-        for outlier in (float("inf"), OUTLIER):
-            mean._information = _anchor()
-            for size, service_s in seen:
-                mean.fit(size, service_s, outlier=outlier)
-        return mean
-
-    def at(self, size: Size) -> float:
-        return self._at(self._row(size)) * self._unit_s
-
-    def fit(self, size: Size, service_s: float, *, outlier: float = OUTLIER, censored: bool = False) -> None:
-        """`censored`: it would have taken longer. The average, below a share of which no mean falls, then stays
-        where it is if this chunk would lower it."""
-        for index, value in ((1, size.units), (2, size.context)):
-            if value and not self._scales[index]:
-                self._scales[index] = max(value, LEAST_SCALE)
-        row = self._row(size)
-        mean = self._at(row)
-        service = min(service_s / self._unit_s, outlier * mean)
-        if service > self._average or not censored:
-            self._average = max(self._average + (1.0 - FORGETTING) * (service - self._average), 1e-6)
-        error = (service - _dot(self._weights, row)) / mean
-        scaled = [value / mean for value in row]
-        for i, line in enumerate(self._information):
-            for j in range(3):
-                line[j] = FORGETTING * line[j] + scaled[i] * scaled[j]
-            line[i] += (1.0 - FORGETTING) * ANCHOR
-        gain = _solve(self._information, scaled)
-        self._weights = [weight + g * error for weight, g in zip(self._weights, gain, strict=True)]
-
-    def coefficients(self) -> Row:
-        """Seconds: of a chunk, per unit and per unit of context."""
-        a, b, c = (w * self._unit_s / (s or 1.0) for w, s in zip(self._weights, self._scales, strict=True))
-        return a, b, c
-
-    def dump(self) -> dict[str, Any]:
-        return {
-            "unit_s": self._unit_s,
-            "scales": list(self._scales),
-            "weights": list(self._weights),
-            "information": [list(line) for line in self._information],
-            "average": self._average,
-        }
-
-    @classmethod
-    def load(cls, dumped: Mapping[str, Any]) -> _Mean:
-        mean = cls(_positive(dumped["unit_s"]))
-        mean._scales = _numbers(dumped["scales"], 3)
-        mean._weights = _numbers(dumped["weights"], 3)
-        mean._information = [_numbers(line, 3) for line in dumped["information"]]
-        mean._average = _positive(dumped["average"])
-        if len(mean._information) != 3:
-            raise ValueError("the information matrix has 3 lines")
-        return mean
-
-    def _row(self, size: Size) -> Row:
-        _, units, context = self._scales
-        return 1.0, size.units / units if units else 0.0, size.context / context if context else 0.0
-
-    def _at(self, row: Row) -> float:
-        return max(_dot(self._weights, row), LEAST_SHARE * self._average)
 
 
 class _Tail:
@@ -323,8 +228,8 @@ class _Tail:
     @classmethod
     def load(cls, dumped: Mapping[str, Any], miss_rate: float) -> _Tail:
         tail = cls(miss_rate)
-        tail.n = round(_positive(dumped["n"]))
-        tail._log, tail._gradients = _numbers([dumped["log"], dumped["gradients"]])
+        tail.n = round(positive(dumped["n"]))
+        tail._log, tail._gradients = numbers([dumped["log"], dumped["gradients"]])
         if tail._log < 0.0 or tail._gradients < 0.0:
             raise ValueError("a bound below the mean, or a sum of squares below 0")
         return tail
@@ -349,7 +254,7 @@ class _Counted:
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    mean: _Mean
+    mean: Line
     tail: _Tail
 
     def snapshot(self) -> KeyCost:
@@ -361,42 +266,3 @@ class _Cost:
 def _most_misses(miss_rate: float) -> float:
     """Three sigma above what is to be expected of `CHECKED_CHUNKS`."""
     return CHECKED_CHUNKS * miss_rate + SIGMAS * sqrt(CHECKED_CHUNKS * miss_rate * (1.0 - miss_rate))
-
-
-def _anchor() -> list[list[float]]:
-    return [[ANCHOR * (i == j) for j in range(3)] for i in range(3)]
-
-
-def _dot(a: Sequence[float], b: Sequence[float]) -> float:
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
-
-
-def _solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
-    """x of `matrix @ x = right`, for a symmetric matrix whose eigenvalues are at least `ANCHOR`: so then are the
-    pivots, and what rounding has taken from one is put back."""
-    rows = [[*line, value] for line, value in zip(matrix, right, strict=True)]
-    for i, pivot_row in enumerate(rows):
-        pivot_row[i] = max(pivot_row[i], ANCHOR)
-        for row in rows[i + 1 :]:
-            factor = row[i] / pivot_row[i]
-            for j in range(i, 4):
-                row[j] -= factor * pivot_row[j]
-    x = [0.0, 0.0, 0.0]
-    for i in (2, 1, 0):
-        known = sum(rows[i][j] * x[j] for j in range(i + 1, 3))
-        x[i] = (rows[i][3] - known) / rows[i][i]
-    return x
-
-
-def _numbers(values: Sequence[Any], length: int | None = None) -> list[float]:
-    numbers = [float(value) for value in values]
-    if not all(isfinite(number) for number in numbers) or length not in (None, len(numbers)):
-        raise ValueError("a list of finite numbers is too short, too long, or none")
-    return numbers
-
-
-def _positive(value: Any) -> float:
-    (number,) = _numbers([value])
-    if number <= 0.0:
-        raise ValueError(f"{number} is not positive")
-    return number
