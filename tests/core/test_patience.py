@@ -202,6 +202,9 @@ def test_requests_and_answers_are_no_statements(text: str) -> None:
         "That is K, E, L.",
         "The code is 41.",
         "My account ends in 66.",
+        "It was her.",
+        "I saw that the warranty is",
+        "How long the warranty is and",
     ],
 )
 def test_an_open_end_asks_for_time(text: str) -> None:
@@ -218,6 +221,10 @@ def test_an_open_end_asks_for_time(text: str) -> None:
         "Turn on the light.",
         "What is that for?",
         "Which book would you give her?",
+        "Let us see what you gave her.",
+        "I wanted to ask how long the warranty is.",
+        "Tell me where the next petrol station is.",
+        "I forgot what my password was.",
         "I know what it is",
         "I know where they are.",
         "I have 12",

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from voicepipe.core.dictation import is_half_dictated
+
 HARD_CAP_S = 2.5
 """No silence is waited for longer, whatever the text looks like."""
 
@@ -44,11 +46,16 @@ _SUBORDINATE = re.compile(
 _BARE_MODAL = re.compile(
     r"(?i)^(?:can|could|would|will|should|do|does|did|may|is|are) (?:you|i|we|they|he|she|it)$"
 )
-_CLOSED_PHRASE = re.compile(r"(?i)\b(who|what|where|when|how) (?:it|that|this|they|you|we|i) (?:is|are|was|were)$")
-_DIGITS = re.compile(r"(?:\d[\d\s\-,.]*)$")
-_NUMBERED = re.compile(r"(?i)\b(?:numbers?|codes?|phone|account|pin|zip|postcode|extension|reference)\b")
-"""What is told by digits: two of them are hardly all."""
-_SPELLING = re.compile(r"(?i)(?:^|[\s\-])[a-z](?:[\s\-,]+[a-z])+$")
+_CLOSED_PHRASE = re.compile(
+    r"(?i)\b(?:who|what|where|when|how(?: \w+)?) "
+    r"(?:it|that|this|they|you|we|i|(?:the|my|your|his|her|its|our|their|this|that|these|those)(?: \w+){1,3}) "
+    r"(?:is|are|was|were)$"
+)
+"""A question within a sentence ends with its verb: "how long the warranty is"."""
+_GIVEN_TO_HER = re.compile(
+    r"(?i)\b(?:gives?|gave|given|tells?|told|shows?|showed|shown|asks?|asked|sends?|sent|buy|bought) her$"
+)
+"""Not the beginning of what is hers."""
 _WORD = re.compile(r"[\w']+")
 
 
@@ -147,9 +154,7 @@ def is_open(text: str) -> bool:
     bare = text.strip().rstrip(".!?,;:…- ")
     if not bare:
         return False
-    digits = _DIGITS.search(bare)
-    least = 2 if _NUMBERED.search(bare) else 3
-    if (digits and least <= len(re.sub(r"\D", "", digits.group())) < 10) or _SPELLING.search(bare):
+    if is_half_dictated(bare):
         return True
     question = text.rstrip().endswith("?")
     last = _WORD.findall(bare.lower())[-1:]
@@ -157,7 +162,8 @@ def is_open(text: str) -> bool:
         return True
     # "What is it for?" ends with a preposition; "Could you play something by?" was not meant to.
     asked = question and _QUESTION_WORD.search(bare)
-    if last and last[0] in _OPEN_WORDS and not asked and not _CLOSED_PHRASE.search(bare):
+    closed = asked or _CLOSED_PHRASE.search(bare) or _GIVEN_TO_HER.search(bare)
+    if last and last[0] in _OPEN_WORDS and not closed:
         return True
     if _BARE_MODAL.search(bare) or (_SUBORDINATE.search(bare) and "," not in bare and not question):
         return True
