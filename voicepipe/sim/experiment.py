@@ -16,7 +16,7 @@ Value = str | float | int | None
 Point = Mapping[str, str | float]
 """What is varied, by name: `{"arm": "dedicated", "load": 1.2}`. Names and values are a row's first columns."""
 Measured = Mapping[str, float | None]
-"""What one run of a point has measured, by name with its unit: `{"system_p95_ms": 131.0}`. None: nothing could be."""
+"""What one run of a point has measured, by name with its unit: `{"system_p95_ms": 131.0}`. None: nothing was."""
 Row = dict[str, Value]
 """A point, and of each measure its mean over the seeds; `NAME_low` and `NAME_high` where they differ; `seeds`."""
 
