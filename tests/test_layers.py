@@ -315,6 +315,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "commands.ready": ("app", "config"),
     "commands.models": ("commands.engines", "models.*"),
     "commands.replay": ("commands.options", "errors", "replay"),
+    "commands.rows": ("sim.experiment",),
+    "commands.simulate": ("commands.folders", "commands.options", "commands.rows", "errors", "sim.*"),
     "commands.serve": (
         "commands.engines",
         "commands.options",
@@ -399,19 +401,20 @@ AT_HOME_IN: dict[str, set[str]] = {
     "soundfile": {"audio"},
     "prometheus_client": {"metrics", "app"},
     "websockets": {"handshake", "server", "transport", "voicepipe_client.client", "voicepipe_client.opening"},
-    "random": {"app"},
+    "random": {"app", "sim.*"},
     "time": {"engines.scripted", "engines.native_steps", "api"},
     "starlette": {"api"},
     "uvicorn": {"listener"},
+    "matplotlib": {"sim.pictures"},
 }
 """Third-party and impure packages, and the only modules that may import them."""
 
 ENVIRONMENT_READERS = {"commands.engines", "commands.serve", "commands.talk", "models.store"}
 """The last one hands the environment on to pip, which is configured by it, whoever runs it."""
-INNER_IMPORTS = {"engines.table", "commands.serve"}
+INNER_IMPORTS = {"engines.table", "commands.serve", "commands.simulate"}
 """A backend costs its import only where it is asked for."""
-DYNAMIC_IMPORTS = {"models.hub"}
-"""An optional package that takes long to import, and is hardly ever needed."""
+DYNAMIC_IMPORTS = {"models.hub", "sim.experiments"}
+"""An optional package that takes long to import, and is hardly ever needed; experiments, by their names."""
 
 CATCH_ALLS = {"device", "session", "server", "replay"}
 """The worker boundary, the connection boundary on both of its sides, and the one to what is replayed."""
@@ -567,7 +570,9 @@ def test_packages_are_imported_where_they_are_at_home(module: Module) -> None:
     """Heavy and impure ones: each in the one file that is about it."""
     for target, _ in absolute_imports(module):
         homes = AT_HOME_IN.get(target.split(".")[0])
-        assert homes is None or module.name in homes, f"{module.name} imports {target}"
+        assert homes is None or any(fnmatchcase(module.name, home) for home in homes), (
+            f"{module.name} imports {target}"
+        )
 
 
 @EVERY_MODULE

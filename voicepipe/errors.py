@@ -11,7 +11,7 @@
     ├── ModelError           a model is missing, corrupt or cannot be fetched
     │   ├── ModelMissing, ModelCorrupt, IndexUnreachable, UnknownModel
     ├── UsageError           wrong argument or file; exit status 2
-    │   ├── ConfigError, AudioFileError, RecordingError
+    │   ├── ConfigError, AudioFileError, RecordingError, UnknownExperiment
     │   └── Unauthorized, Forbidden     by a server: the token, or where the caller comes from
     └── EnvironmentFailure   the surroundings do not allow it; exit status 1
         ├── PortInUse, NoMicrophone, ServerUnreachable, MissingExtra
@@ -214,6 +214,12 @@ class RecordingError(UsageError):
     """A file that is no recording, one of another version, or a line of it that cannot be read."""
 
     code = "bad_recording"
+
+
+class UnknownExperiment(UsageError):
+    """No experiment of the simulator has that name."""
+
+    code = "unknown_experiment"
 
 
 class Unauthorized(UsageError):

@@ -1,0 +1,54 @@
+"""Rows for people."""
+
+from __future__ import annotations
+
+from voicepipe.commands.rows import number, table
+from voicepipe.sim.experiment import Row
+
+ROWS: list[Row] = [
+    {
+        "arm": "ours",
+        "load": 1.2,
+        "p95_ms": 91.0,
+        "p95_ms_low": 90.0,
+        "p95_ms_high": 92.0,
+        "missed": 0.0,
+        "seeds": 5,
+    },
+    {"arm": "theirs", "load": 1.2, "p95_ms": 1433.25, "missed": None, "seeds": 5},
+]
+
+
+def test_a_table_by_hand() -> None:
+    """Words to the left, numbers to the right, the interval as its half width, nothing as a dash."""
+    assert table(ROWS).splitlines() == [
+        "arm     load  p95_ms  missed  seeds",
+        "ours     1.2   91 ±1       0      5",
+        "theirs   1.2    1433       -      5",
+    ]
+
+
+def test_a_wide_table_is_folded() -> None:
+    """Each block says again what its rows are."""
+    folded = table(ROWS, width=24).split("\n\n")
+    assert len(folded) == 2
+    assert all(block.splitlines()[1].startswith("ours") for block in folded)
+    assert {name for block in folded for name in block.splitlines()[0].split()} == {*ROWS[1]}
+
+
+def test_no_rows() -> None:
+    """Somebody has stopped it before the first."""
+    assert table([]) == "no rows"
+
+
+def test_numbers() -> None:
+    """Four digits, and no powers of ten where none are needed."""
+    assert [number(value) for value in (13.2, 0.000123456, 123456.0, 1e-9, 3, None, "gpu")] == [
+        "13.2",
+        "0.0001235",
+        "123456",
+        "1e-09",
+        "3",
+        "-",
+        "gpu",
+    ]
