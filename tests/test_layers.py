@@ -86,6 +86,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "core.reply",
         "core.utterance",
     ),
+    "core.claiming": ("core.scheduler",),
     "core.headroom": ("core.events", "core.forecast", "core.turn_state", "core.utterance"),
     "core.pauses": ("core.events", "core.patience", "core.turn_state", "core.utterance"),
     "core.barge_in": ("core.turn_state",),
@@ -162,7 +163,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
     ),
     "rehearing": ("device", "core.events", "core.utterance", "engines.base", "ingest"),
-    "claim": ("device", "core.scheduler"),
+    "claim": ("device", "core.claiming"),
     "background": (
         "core",
         "core.background",
@@ -268,7 +269,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "api": ("background", "engines.base", "errors", "gate", "wire", "wire.chat"),
     "listener": ("api", "background", "errors", "gate", "wire", "wire.chat"),
     "sim": (),
-    "sim.*": ("sim.*", "core.*", "engines.simulated", "engines.scripted", "config", "errors"),
+    "sim.*": ("sim.*", "core.*", "engines.simulated", "engines.scripted", "entrance", "config", "errors"),
     # on top: puts everything together
     "app": (
         "acknowledgements",

@@ -10,11 +10,12 @@ import pytest
 
 from tests.driving import Recorder, engines
 from voicepipe.config import Config, ScriptedConfig, parse_config
+from voicepipe.core.reply import HURRIED_FROM
 from voicepipe.core.turn_state import ELSEWHERE, OWN_MODEL, TurnSettings
 from voicepipe.device import Device
 from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTurnModel
 from voicepipe.services import Services
-from voicepipe.turn_setup import HURRIED_FROM, turn_settings
+from voicepipe.turn_setup import turn_settings
 from voicepipe.wire.messages import AudioFormat, SessionStart
 
 LADDER = ("short-clause", "no-second-pass", "small-model", "acknowledge")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from voicepipe.core.scheduler import LAPSE_S
+from voicepipe.core.claiming import Claiming, Reserve, Unreserve
 from voicepipe.device import Device
 
 
@@ -19,24 +19,16 @@ class Claim:
         self._session = session
         self._device = device
         self._clock = clock
-        self._start: float | None = None
-        """By when the next chunk must begin, as the device was told; None where nothing is claimed."""
+        self._claiming = Claiming()
 
     def update(self, latest_start: float | None) -> None:
         """Take it, move it, renew it before it lapses, or with None give it back. Cheap where nothing changes."""
-        if latest_start is None:
-            if self._start is not None:
-                self._start = None
+        match self._claiming.on_latest_start(latest_start, self._clock()):
+            case Reserve(start):
+                self._device.reserve(self._session, start)
+            case Unreserve():
                 self._device.unreserve(self._session)
-            return
-        now, held = self._clock(), self._start
-        start = max(latest_start, now)
-        if held is not None and start == now and held <= now < held + LAPSE_S / 2:
-            return  # overdue before, and now
-        if start != held:
-            self._start = start
-            self._device.reserve(self._session, start)
 
     def next_deadline(self) -> float | None:
         """When it wants to be renewed; None where it is not held."""
-        return None if self._start is None else self._start + LAPSE_S / 2
+        return self._claiming.next_deadline()

@@ -150,7 +150,7 @@ class Session:
         deadline = self._services.drain_deadline()
         left_s = 0.0 if deadline is None else max(0.0, deadline - self._clock())
         self._outbox.put(wire.Draining(deadline_ms=round(1000 * left_s)))
-        while self._turns.snapshot().phase is not Phase.ENDED:
+        while self._turns.phase is not Phase.ENDED:
             self._turn_over.clear()
             await self._turn_over.wait()
         await self._outbox.emptied()

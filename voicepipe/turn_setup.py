@@ -7,15 +7,10 @@ from voicepipe.core.acknowledge import AcknowledgeSettings
 from voicepipe.core.events import Rung
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
-from voicepipe.core.reply import ReplySettings
+from voicepipe.core.reply import ReplySettings, is_hurried
 from voicepipe.core.turn_state import ELSEWHERE, OWN_MODEL, TurnSettings
 from voicepipe.services import Services
 from voicepipe.wire.messages import SessionStart
-
-HURRIED_FROM = 0.5
-"""Where the work of an unhurried turn takes this share of the budget, first clauses are short from the start. The
-warm-up has measured a turn that waits for nothing; in a session it waits for the pause to be seen (30 ms), and for
-the chunk that runs (up to 100)."""
 
 
 def turn_settings(services: Services, start: SessionStart, budget_ms: float, output_rate: int) -> TurnSettings:
@@ -31,7 +26,7 @@ def turn_settings(services: Services, start: SessionStart, budget_ms: float, out
             PlayoutSettings(output_rate),
             max_tokens=config.max_reply_tokens,
             may_cut=may_cut,
-            hurried=may_cut and services.work_s > HURRIED_FROM * budget_ms / 1000,
+            hurried=may_cut and is_hurried(services.work_s, budget_ms / 1000),
         ),
         patience=OPERATING_POINTS[start.operating_point or config.operating_point],
         instructions=start.instructions or config.instructions,

@@ -62,6 +62,17 @@ class ReplySettings:
     """Clauses that may wait for the Tts before the Llm pauses."""
 
 
+HURRIED_FROM = 0.5
+"""Where the work of an unhurried turn takes this share of the budget, first clauses are short from the start. The
+warm-up has measured a turn that waits for nothing; in a session it waits for the pause to be seen (30 ms), and for
+the chunk that runs (up to 100)."""
+
+
+def is_hurried(work_s: float, budget_s: float) -> bool:
+    """`work_s`: what the work of a turn takes that begins when speech ends and waits for nothing."""
+    return work_s > HURRIED_FROM * budget_s
+
+
 def left_s(usual_s: float, elapsed_s: float) -> float:
     """What is left of a step that usually takes so long. Overdue, it may end at any moment; once it has taken twice
     as long, that is worth nothing any more, and it is taken for one that has just begun."""

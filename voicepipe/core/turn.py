@@ -329,6 +329,11 @@ class Turns:
     def epoch(self) -> int:
         return self._numbers.epoch
 
+    @property
+    def phase(self) -> Phase:
+        """Of the newest turn; before the first one it is as if one had ended."""
+        return Phase.ENDED if self._turn is None else self._turn.phase
+
     def span(self) -> Span | None:
         """What a decode that starts now should hear; None before the first turn."""
         turn = self._turn
@@ -342,9 +347,8 @@ class Turns:
         return None if self._turn is None else latest_start(self._turn, self._outlook, now)
 
     def snapshot(self) -> TurnSnapshot:
-        phase = Phase.ENDED if self._turn is None else self._turn.phase
         numbers = self._numbers
-        return TurnSnapshot(numbers.epoch, numbers.revision, numbers.turn, phase, self._history.lines)
+        return TurnSnapshot(numbers.epoch, numbers.revision, numbers.turn, self.phase, self._history.lines)
 
     # which turn
 

@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from voicepipe.core.events import LaneTiming, Timing, Work, WorkClass, WorkKind
+from voicepipe.core.background import TextSettings
+from voicepipe.core.events import LaneTiming, Timing, Work, WorkKind
 from voicepipe.core.forecast import Forecaster
 from voicepipe.core.scheduler import Discard, Pool, Reject, Run, Scheduler, SchedulerCommand
 from voicepipe.sim.service import Times
+from voicepipe.sim.texts import Tally, TextJob, Writer
 from voicepipe.sim.timeline import Event, Timeline
 
 BUSY = "engine_busy"
@@ -58,6 +60,13 @@ class Machine(Protocol):
     def has_waiting(self, kind: WorkKind) -> bool: ...
     def spare_s(self, kind: WorkKind, session: str) -> float | None: ...
 
+    def write(self, job: TextJob) -> bool:
+        """A text that nobody waits to hear; False where too many wait already. What becomes of it is counted in
+        `Site.tally`."""
+
+    def close(self) -> None:
+        """The run is over: give back what is still held for texts."""
+
     def snapshot(self) -> MachineSnapshot: ...
 
 
@@ -89,6 +98,11 @@ class Site:
     learn: Callable[[Work, float, bool], None]
     """To be told of each chunk that has run: the work, its service in seconds, whether it did all that it was to
     do."""
+    texts: TextSettings
+    tally: Tally
+    """Of texts: the machine counts `done` and tokens."""
+    on_slots: Callable[[int], None]
+    """To be told how many more slots for texts are taken: 1 or -1."""
 
 
 MakeMachine = Callable[[Site], Machine]
@@ -114,6 +128,9 @@ class SchedulerMachine:
         self._timer: Event | None = None
         self._busy_s: dict[tuple[str, str], float] = {}
         self._chunks = 0
+        self._on_lane = dict.fromkeys(site.lanes, 0)
+        """Chunks that run."""
+        self._writer = Writer(self, site.timeline, site.forecaster, site.texts, site.tally, site.on_slots)
 
     def submit(self, work: Work, client: Client) -> None:
         now = self._timeline.now
@@ -164,6 +181,12 @@ class SchedulerMachine:
     def spare_s(self, kind: WorkKind, session: str) -> float | None:
         return self._scheduler.spare_s(kind, session, self._timeline.now)
 
+    def write(self, job: TextJob) -> bool:
+        return self._writer.request(job)
+
+    def close(self) -> None:
+        self._writer.close()
+
     def snapshot(self) -> MachineSnapshot:
         lanes = self._scheduler.snapshot().lanes.values()
         queued, running = sum(lane.queued for lane in lanes), sum(lane.running for lane in lanes)
@@ -183,6 +206,8 @@ class SchedulerMachine:
     def _start(self, run: Run, granted: float) -> None:
         work, job = run.work, self._jobs[run.work.key]
         assert work.load is not None, "a work that is submitted has been priced"
+        self._on_lane[run.lane] += 1
+        assert self._on_lane[run.lane] <= self._site.lanes[run.lane], f"too many chunks on {run.lane}"
         self._running[work.session] = self._running.get(work.session, 0) + 1
         if job.client is not None:
             job.client.on_run(work)
@@ -200,6 +225,7 @@ class SchedulerMachine:
 
     def _end(self, work: Work, timing: LaneTiming, lane: str) -> None:
         now, service_s = self._timeline.now, timing.service_s
+        self._on_lane[lane] -= 1
         place = (lane, work.klass.name.lower())
         self._busy_s[place] = self._busy_s.get(place, 0.0) + service_s
         self._chunks += 1
@@ -241,6 +267,3 @@ class SchedulerMachine:
             release = self._leaving.pop(session, None)
             if release is not None:
                 release()
-
-
-__all__ = ["BUSY", "Client", "Machine", "MachineSnapshot", "MakeMachine", "SchedulerMachine", "Site", "WorkClass"]

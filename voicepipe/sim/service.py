@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from voicepipe.config import ScriptedConfig
+from voicepipe.core.background import TextSettings
 from voicepipe.core.events import Load, WorkKind
 from voicepipe.errors import ConfigError
 
@@ -33,6 +34,7 @@ Quantiles = Annotated[tuple[NotNegative, ...], Meta(min_length=1)]
 """Evenly spread from the least to the largest; one value: nothing varies."""
 Ratios = Annotated[tuple[Positive, ...], Meta(min_length=1)]
 
+TEXTS = TextSettings(model="")
 PRESETS = Path(__file__).parent / "presets"
 
 
@@ -67,6 +69,16 @@ class Manner(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     all of it."""
     keeps_prefix: bool = True
     """The model keeps what it has read; without that each reply reads all of its prompt."""
+    reading_writes: bool = False
+    """What is read ahead ends with a token that is written."""
+    small_share: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.0
+    """Of the model's times, that a smaller one takes; 0: there is none."""
+    rechecks: bool = False
+    """A decode of all that comes behind another one of the same turn has a price of its own."""
+    text_reading: tuple[int, ...] = TEXTS.reading
+    """Tokens that a chunk of a text may read."""
+    text_writing: tuple[int, ...] = TEXTS.writing
+    """Tokens of each text that a chunk may make."""
     rate_hz: Annotated[int, Meta(ge=8000)] = 24_000
     second_per_word: Positive = 0.3
     """Of speech."""
@@ -82,10 +94,12 @@ class ServiceModel(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     name: str
     costs: Annotated[tuple[Cost, ...], Meta(min_length=1)]
     manner: Manner = Manner()
-    lanes: dict[str, Annotated[int, Meta(ge=1)]] = {"device": 1, "ears": 1}
+    lanes: Annotated[dict[str, Annotated[int, Meta(ge=1)]], Meta(min_length=1)] = msgspec.field(
+        default_factory=lambda: {"device": 1, "ears": 1}
+    )
     """Chunks at a time."""
     placement: dict[WorkKind, str] = {}
-    """Where kinds run that do not run on `device`."""
+    """Where kinds run that do not run on the first lane."""
     begin_s: Quantiles = (0.0,)
     end_s: Quantiles = (0.0,)
     send_s: Quantiles = (0.0,)
@@ -135,7 +149,8 @@ class Times:
         cost = self._costs.get(key)
         if cost is None:
             cost = self._costs[key] = self.model.cost(*key)
-        return cost.mean_s(load) * self.draw(cost.ratios)
+        share = self.model.manner.small_share if load.model == SMALL else 1.0
+        return share * cost.mean_s(load) * self.draw(cost.ratios)
 
     def draw(self, quantiles: tuple[float, ...]) -> float:
         last = len(quantiles) - 1
@@ -161,6 +176,8 @@ class Times:
 
 MADE = "made"
 """Variant of a piece of audio that is there already."""
+MODEL, SMALL = "model", "model (small)"
+"""Names in loads: of the language model, and of its smaller one, which has costs of its own."""
 
 
 def scripted(config: ScriptedConfig) -> ServiceModel:
@@ -189,6 +206,7 @@ def scripted(config: ScriptedConfig) -> ServiceModel:
             read_tokens=1_000_000,
             write_tokens=1,
             tokens_per_word=1.0,
+            reading_writes=True,
             piece_s=config.tts_piece_ms / 1000,
             first_piece_s=config.tts_piece_ms / 1000,
         ),

@@ -25,6 +25,8 @@ class Timeline:
     def __init__(self) -> None:
         self.now = 0.0
         """Seconds since the beginning."""
+        self.happened = 0
+        """Events so far; those that were cancelled are none."""
         self._heap: list[tuple[float, int, Event]] = []
         self._serial = 0
 
@@ -46,6 +48,7 @@ class Timeline:
             call, event.call = event.call, None
             if call is not None:
                 self.now = when
+                self.happened += 1
                 call()
         if until < inf:
             self.now = max(self.now, until)
