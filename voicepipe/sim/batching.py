@@ -130,7 +130,7 @@ class Engine:
     def _enqueue(self, request: Request) -> None:
         """Who was put back comes before those that have not begun."""
         self.waiting_tokens += request.prompt_tokens
-        if not self._waiting or request.priority >= self._waiting[-1].priority and not request.preempted:
+        if not self._waiting or (request.priority >= self._waiting[-1].priority and not request.preempted):
             self._waiting.append(request)
             return
         waiting = list(self._waiting)
@@ -154,11 +154,8 @@ class Engine:
         gpu, decoding = self._gpu, self._decoding
         half = gpu.context_token_s * decoding.count / 2
         linear = gpu.step_s + gpu.context_token_s * decoding.context_tokens - half
-        if half > 0:
-            root = (sqrt(linear**2 + 4 * half * elapsed_s) - linear) / (2 * half)
-        else:
-            root = elapsed_s / linear
-        steps = max(1, min(most, int(root)))
+        steps = int(2 * elapsed_s / (linear + sqrt(linear**2 + 4 * half * elapsed_s)))  # about; also without h
+        steps = max(1, min(most, steps))
         while steps < most and self._run_s(steps) < elapsed_s:
             steps += 1
         while steps > 1 and self._run_s(steps - 1) >= elapsed_s:
@@ -344,4 +341,3 @@ class Engine:
         request.preempted += 1
         self.totals.preempted += 1
         self._enqueue(request)
-

@@ -1,14 +1,15 @@
 """Nine numbers that have to come out, each by the formula that the simulator goes by.
 
-    kv_gb         16,000 tokens at 0.33 MB (80 layers x 8 KV heads x 128 x 2 x 2 bytes)
-    hold_gb_s     held for 2.5 s
-    reprefill_s   computed again at 8,000 tokens a second
-    offload_s     to the host and back at 25 GB/s each way
-    slot_ratio    a turn of 2,000 tokens holds its slot so many times as long as one of 200: the engine, run
-    ttfat_s       time to the first token of an answer: to the first token at all, and 10,000 of thought at 80 a second
-    image_tokens  of 1024 x 1024 pixels in patches of 28
-    cold_s        an agent's tenth turn, 25,000 tokens, with nothing in memory
-    warm_s        the same with all but 1,500 in memory
+kv_gb         16,000 tokens at 0.33 MB (80 layers x 8 KV heads x 128 x 2 x 2 bytes)
+hold_gb_s     held for 2.5 s
+reprefill_s   computed again at 8,000 tokens a second
+offload_s     to the host and back at 25 GB/s each way
+slot_ratio    a turn of 2,000 tokens holds its slot so many times as long as one of 200: the engine, run
+ttfat_s       time to the first token of an answer: to the first token at all, here 0, and 10,000 of thought at
+              80 a second
+image_tokens  of 1024 x 1024 pixels in patches of 28
+cold_s        an agent's tenth turn, 25,000 tokens, with nothing in memory
+warm_s        the same with all but 1,500 in memory
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The memory that a device has for context, in blocks: what running sequences hold, and what is kept of those that
 have ended, for whoever begins with the same.
 
-Kept is a prefix that sessions share, or what a session had when its last turn ended. Least recently used goes first,
-from its end, a block at a time; a prefix in use and what is pinned stay.
+Kept is a prefix that sessions share, or what a session had when its last turn ended. What was used longest ago goes
+first, from its end, a block at a time; a prefix in use and what is pinned stay.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     round-robin   one after the other
     least-busy    fewest requests, the first of equals
     affinity      a session stays where its first turn went, which was the least busy
-    kv-aware      where the first token is expected first: what is not in memory there, behind what waits there
+    kv-aware      where the least is to be waited for: what is not in memory there, behind what waits there, and as
+                  often again as there are others whom it delays
 
 A session's turn waits for the one before it; its latency counts from when it was meant to come all the same.
 """
@@ -67,14 +68,13 @@ class Replicas:
         return engine
 
     def _expected_s(self, request: Request, engine: Engine) -> float:
-        """Prompts before it and its own, and who is outstanding slows every step; a full engine is to be waited for
-        as long as it has been taking for a slot."""
+        """Prompts before it and its own, once more for everyone who is outstanding; a full engine is to be waited
+        for as long as it has been taking for a slot."""
         gpu, pool = self._gpu, engine.pool
         prefix = min(pool.here(request.prefix), request.prefix_tokens)
         known = prefix + pool.here(request.session) if prefix == request.prefix_tokens else prefix
         own = max(1, request.prompt_tokens - known)
-        seconds = gpu.prefill_s(engine.unread_tokens + own)
-        seconds += engine.outstanding * gpu.context_token_s * request.prompt_tokens
+        seconds = gpu.prefill_s(engine.unread_tokens + own * (1 + engine.outstanding))
         full = engine.outstanding + 1 - gpu.slots
         if full > 0:
             seconds += full * engine.slot_s / gpu.slots

@@ -30,7 +30,7 @@ class Request:
     session: str = ""
     """Whose context may be here from an earlier turn; "" is nobody's."""
     keep_s: float | None = None
-    """How long what is reusable of its context stays for certain after its end, in seconds; None: nothing is kept."""
+    """How many seconds what is reusable of its context stays for certain after its end; None: nothing is kept."""
     turn: Turn | None = None
 
     submitted_s: float = 0.0

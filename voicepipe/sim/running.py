@@ -1,5 +1,5 @@
-"""The sequences that an engine continues, each by one token in every step: how many steps until something happens to
-one of them, and how many blocks of memory they take until then, without looking at each."""
+"""The sequences that an engine continues, each by one token in every step: how many steps until something happens
+to one of them, and how many blocks of memory they take until then, without looking at each."""
 
 from __future__ import annotations
 

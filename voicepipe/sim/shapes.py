@@ -1,5 +1,5 @@
-"""The shape of a workload: what a request per second is made of. Five come along (shapes.toml); others are read from
-TOML of the same form.
+"""The shape of a workload: what a request per second is made of. Five come along (shapes.toml); others are read
+from TOML of the same form.
 
 A shape's sessions begin at random or at intervals, have some turns, and are idle between them: a person reads, a
 tool runs. Every turn shows the model a prefix that all sessions share, the session's history, and something new.

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, erf, exp, inf, log, sqrt
 from random import Random
@@ -86,7 +87,7 @@ def _geometric_mean(mean: float, _: float, most: float) -> float:
     return mean if most == inf else mean * (1 - (1 - 1 / mean) ** int(most))
 
 
-_MEANS = {
+_MEANS: dict[str, Callable[[float, float, float], float]] = {
     "constant": lambda value, _, most: min(value, most),
     "uniform": _uniform_mean,
     "exponential": lambda mean, _, most: mean * (1 - exp(-most / mean)),

@@ -1,5 +1,5 @@
-"""Tables of a file that a person has written, read key by key: what is wrong is said with the key's dotted name, and
-with what may stand there."""
+"""Tables of a file that a person has written, read key by key: what is wrong is said with the key's dotted name,
+and with what may stand there."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from math import exp, inf, log
 from random import Random
 
@@ -18,8 +19,8 @@ from voicepipe.sim.summary import mean, quantile
 from voicepipe.sim.timeline import Timeline
 
 POLICIES = ("hold", "evict", "offload")
-GAPS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 300.0, 1000.0, 3000.0)
-QUICK_GAPS_S = (0.2, 0.5, 2.0, 10.0, 30.0, 100.0, 1000.0, 3000.0)
+GAPS_S = (0.1, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 300.0, 1000.0, 3000.0)
+QUICK_GAPS_S = (0.1, 0.3, 0.5, 2.0, 10.0, 30.0, 100.0, 1000.0, 3000.0)
 FIRST_TOKENS, NEW_TOKENS, ANSWER_TOKENS = 15_500, 100, 100
 CONTEXT_TOKENS = 16_000
 """Of a session, in the mean of its turns."""
@@ -41,7 +42,7 @@ def cost_s(policy: str, gap_s: float, tokens: float = CONTEXT_TOKENS) -> float:
     kv_gb = A100.kv_gb_of(tokens)
     if policy == "evict":
         return A100.prefill_s(tokens)
-    if policy == "offload" and gap_s > offload_s(A100, kv_gb):
+    if policy == "offload" and gap_s > A100.copy_s(kv_gb):  # else it has not gone yet, and stays
         return device_s(kv_gb * (offload_s(A100, kv_gb) + HOST_PRICE * gap_s))
     return device_s(kv_gb * gap_s)
 
@@ -198,7 +199,7 @@ def crossing_s(rows: Sequence[Row], one: str, other: str) -> float | None:
     }
     gaps = sorted(costs[one].keys() & costs[other].keys())
     ratio = {gap: log(costs[one][gap] / costs[other][gap]) for gap in gaps}
-    for low, high in zip(gaps, gaps[1:], strict=False):
+    for low, high in pairwise(gaps):
         if ratio[low] < 0 <= ratio[high]:
             part = -ratio[low] / (ratio[high] - ratio[low])
             return exp(log(low) + part * (log(high) - log(low)))
@@ -246,16 +247,16 @@ EXPERIMENT = Experiment(
     name="kv-gap",
     question="While a session is idle: hold its context, evict it and compute it again, or offload it?",
     explanation=(
-        f"Sessions of {TURNS} turns and about {CONTEXT_TOKENS:,} tokens ({A100.kv_gb_of(CONTEXT_TOKENS):.2f} GB) are "
-        "idle for a gap between two turns. Held, the context keeps memory from others; evicted, its prompt is "
-        "computed again; offloaded, it is copied to the host and back. The currency is device seconds: a GB held for "
-        f"a second costs the share of the device that it takes, 1/{A100.kv_gb:g}, and a GB of the host's memory "
-        f"{HOST_PRICE:.0%} of that. Sessions arrive at random, about {OPEN_SESSIONS:g} at once, and the gap begins "
-        "when a reply has ended. Lines are the formulas, points what one simulated device measured; the marks say "
-        f"where the policies cost the same: holding is cheapest up to {crossover_s('hold', 'offload'):.2f} s, the "
-        "time of the two copies, and without a host's memory to copy to, up to "
-        f"{crossover_s('hold', 'evict'):.0f} s. Beyond {crossover_s('offload', 'evict'):.0f} s even the host's "
-        "memory is dearer than computing again. The second picture is the wait after the gap."
+        f"Sessions of {TURNS} turns and about {CONTEXT_TOKENS:,} tokens ({A100.kv_gb_of(CONTEXT_TOKENS):.2f} "
+        "GB) are idle for a gap between two turns. Held, the context keeps memory from others; evicted, its "
+        "prompt is computed again; offloaded, it is copied to the host and back. The currency is device "
+        f"seconds: a GB held for a second costs the share of the device that it takes, 1/{A100.kv_gb:g}, and a "
+        f"GB of the host's memory {HOST_PRICE:.0%} of that. Sessions arrive at random, about {OPEN_SESSIONS:g} "
+        "at once, and the gap begins when a reply has ended. Lines are the formulas, points what one simulated "
+        "device measured; the marks say where the policies cost the same: holding is cheapest up to "
+        f"{crossover_s('hold', 'offload'):.2f} s, the time of the two copies, and without a host's memory to "
+        f"copy to, up to {crossover_s('hold', 'evict'):.0f} s. Beyond {crossover_s('offload', 'evict'):.0f} s "
+        "even the host's memory is dearer than computing again. The second picture is the wait after the gap."
     ),
     points=points,
     run=run,

@@ -16,11 +16,11 @@ from voicepipe.sim.timeline import Timeline
 from voicepipe.sim.traffic import Turn, traffic
 
 REPLICAS = 4
-DEVICE = replace(SMALL, kv_gb=10.0)
-"""Memory for some five of the sessions, of which there are more while their tools run."""
-PIN_S = 10.0
+DEVICE = replace(SMALL, kv_gb=14.0)
+"""Memory for some seven of the sessions, of which there are more while their tools run."""
+PIN_S = 4.0
 LOADS = (1.0, 1.5, 2.0, 2.5, 3.0)
-QUICK_LOADS = (1.0, 2.0, 3.0)
+QUICK_LOADS = (1.0, 1.5, 2.0, 2.5, 3.0)
 HERE = 0.9
 """Of what a turn has in common with the one before it: with less it counts as evicted."""
 
@@ -119,14 +119,14 @@ EXPERIMENT = Experiment(
     question="Several replicas, one of which knows the session: who should get its next turn?",
     explanation=(
         f"Agents with up to sixteen turns on a growing context are served by {REPLICAS} replicas, each of which "
-        f"has memory for {DEVICE.kv_tokens:,} tokens; nine turns in ten end in the call of a tool, and the session "
-        "is idle while it runs. Turns go round robin, or to the replica of the session's first turn (affinity), or "
-        "to where the first token is expected first, what is in memory there and what waits there considered "
-        f"(kv-aware), or so with contexts pinned for {PIN_S:g} s while a tool runs. The same turns come in all arms. "
-        "The first picture sets the share of prompt tokens that were found in memory against the time to first "
-        "token; the second shows how much load each arm carries within the objective; the third, which contexts "
-        "were evicted while a tool ran. A pin keeps a context only as long as there is room for what runs: beyond "
-        "that, others wait for it."
+        f"has memory for {DEVICE.kv_tokens:,} tokens; nine turns in ten end in the call of a tool, and the "
+        "session is idle while it runs. Turns go round robin, or to the replica of the session's first turn "
+        "(affinity), or to where the least is to be waited for, what is in memory there and what waits there "
+        f"considered (kv-aware), or so with contexts pinned for {PIN_S:g} s while a tool runs. The same turns "
+        "come in all arms. The first picture sets the share of prompt tokens that were found in memory against "
+        "the time to first token; the second shows how much load each arm carries within the objective; the "
+        "third, which contexts were evicted while a tool ran. A pin keeps a context only as long as there is "
+        "room for what runs: beyond that, others wait for it."
     ),
     points=points,
     run=run,

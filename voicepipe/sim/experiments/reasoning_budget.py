@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp
+from math import exp, inf
 from random import Random
 
-from voicepipe.sim.experiment import Chart, Experiment, Mark, Measured, Point, Row, Setting, series_of
+from voicepipe.sim.experiment import Chart, Experiment, Mark, Measured, Point, Row, Series, Setting, series_of
 from voicepipe.sim.gpu import SMALL
 from voicepipe.sim.replicas import Replicas
 from voicepipe.sim.requests import Request
@@ -41,9 +41,9 @@ ASKED_AGAIN = 0.7
 """Of wrong answers, those after which the same is asked once more, at full cost."""
 ATTEMPTS = 3
 ASKS_AGAIN_AFTER_S = 20.0
-WORTH_S = 10.0
-"""Device seconds that a right answer is worth: a cap is too high where one more device second buys less than a
-tenth of one."""
+WORTH_S = 30.0
+"""Device seconds that a right answer is worth, some cents: a cap is too high where one more device second buys less
+than a thirtieth of one."""
 BATCH = 32
 """Sequences that share a step where the cost of a token is stated."""
 REPLICAS = 4
@@ -69,9 +69,16 @@ def worth(right: float, device_s: float) -> float:
     return WORTH_S * right - device_s
 
 
-def knee_tokens(value: Callable[[float], float], most: int = CAPS[-1], step: int = 50) -> int:
-    """The cap with the highest value; beyond it one more device second buys less than 1 / `WORTH_S` right answers."""
-    return max(range(0, most + 1, step), key=value)
+def knee_tokens(route: Route, most: int = CAPS[-1], step: int = 50) -> int:
+    """The cap under which a question is worth most."""
+    return max(range(0, most + 1, step), key=lambda cap: worth(*expected(route, cap)))
+
+
+def marginal(route: Route, cap_tokens: float, more: float = 50.0) -> float:
+    """Right answers that one more device second of thought buys, by formula."""
+    right, cost = expected(route, cap_tokens)
+    more_right, more_cost = expected(route, cap_tokens + more)
+    return (more_right - right) / (more_cost - cost) if more_cost > cost else inf
 
 
 @dataclass(slots=True)
@@ -161,11 +168,15 @@ def _quality(route: Route, question: _Question, cap: int) -> float:
     return route.quality(min(cap, question.wanted_tokens))
 
 
+def _marginal_curve(name: str) -> Series:
+    """Without the caps at which more thought saves more rework than it costs."""
+    found = [(float(cap), marginal(ROUTES[name], cap)) for cap in range(0, CAPS[-1], 250)]
+    kept = [(cap, gain) for cap, gain in found if gain < 10]
+    return Series(name, tuple(cap for cap, _ in kept), tuple(gain for _, gain in kept))
+
+
 def charts(rows: Sequence[Row]) -> Sequence[Chart]:
-    knees = {
-        name: knee_tokens(lambda cap, route=route: worth(*expected(route, cap)))  # type: ignore[misc]
-        for name, route in ROUTES.items()
-    }
+    knees = {name: knee_tokens(route) for name, route in ROUTES.items()}
     marks = tuple(Mark("x", float(cap), f"knee, {name}: {cap:,} tokens") for name, cap in knees.items())
     return [
         Chart(
@@ -181,6 +192,14 @@ def charts(rows: Sequence[Row]) -> Sequence[Chart]:
             y="worth of a question (device s)",
             series=series_of(rows, "route", "cap_tokens", "worth_device_s"),
             marks=marks,
+        ),
+        Chart(
+            title="What one more device second of thought buys: at the knee it is not worth its price any more",
+            x="cap on thoughts (tokens)",
+            y="right answers per further device second",
+            series=tuple(_marginal_curve(name) for name in ROUTES),
+            marks=(Mark("y", 1 / WORTH_S, f"a right answer is worth {WORTH_S:g} device s"), *marks),
+            log_y=True,
         ),
         Chart(
             title="Quality for its price: beyond the knee the curve lies flat",
@@ -202,16 +221,16 @@ EXPERIMENT = Experiment(
     name="reasoning-budget",
     question="How long may a model think before an answer, on easy, medium and hard questions?",
     explanation=(
-        "An answer is right with a probability that saturates exponentially with the length of thought, while its "
-        "cost grows in proportion. Of wrong answers "
-        f"{ASKED_AGAIN:.0%} are asked again, at full cost and up to {ATTEMPTS} times in all, so that too little "
-        "thought is paid for as well. The cap on thoughts is varied on three routes; the same questions are asked "
-        f"under each cap, of {REPLICAS} simulated replicas. A right answer is taken to be worth {WORTH_S:g} device "
-        "seconds: the knee is the cap beyond which one more device second buys less than a tenth of a right answer. "
-        "It is marked for each route, by formula for a model that always thinks up to the cap. Easy questions need "
-        "hardly any thought, medium ones have had what there is to be had from some 4,000 tokens, and only hard ones "
-        "make use of more: one cap of 30,000 for all pays for waiting. The last picture is what the caller sees of "
-        "it."
+        "An answer is right with a probability that saturates exponentially with the length of thought, while "
+        f"its cost grows in proportion. Of wrong answers {ASKED_AGAIN:.0%} are asked again, at full cost and up "
+        f"to {ATTEMPTS} times in all, so that too little thought is paid for as well. The cap on thoughts is "
+        f"varied on three routes; the same questions are asked under each cap, of {REPLICAS} simulated "
+        f"replicas. A right answer is taken to be worth {WORTH_S:g} device seconds: the knee is the cap beyond "
+        "which one more device second buys less than a thirtieth of a right answer. It is marked for each "
+        "route, by formula for a model that always thinks up to the cap. Easy questions need hardly any "
+        "thought, medium ones have had most of what there is to be had from some 4,000 tokens, and not even "
+        "hard ones make use of 30,000. The last picture is what the caller sees of it: thoughts are waited "
+        "for."
     ),
     points=points,
     run=run,

@@ -50,7 +50,7 @@ def _seconds(output_tokens: int, setting: Setting) -> float:
 
 def _turns(output_tokens: int, seed: int, setting: Setting) -> list[Turn]:
     """The same instants for each length, as far as they go."""
-    shape = _shape(output_tokens, 16.0 if setting.full else 8.0)
+    shape = _shape(output_tokens, 32.0 if setting.full else 16.0)
     return traffic(shape, _seconds(output_tokens, setting), Random(seed))
 
 
@@ -94,7 +94,10 @@ def charts(rows: Sequence[Row]) -> Sequence[Chart]:
             title="The same requests per second, and the devices they need by the length of their answers",
             x="length of the answers",
             y="devices",
-            series=(bars("with queues, simulated", "devices"), bars("busy all the time, by formula", "busy_devices")),
+            series=(
+                bars("with queues, simulated", "devices"),
+                bars("busy all the time, by formula", "busy_devices"),
+            ),
             marks=marks,
             categories=categories,
         ),
@@ -119,14 +122,14 @@ EXPERIMENT = Experiment(
     name="same-rps",
     question="One rate of requests and three lengths of answer: how many devices does each need?",
     explanation=(
-        "A rate of requests says little about the devices that it needs. Requests arrive at one rate, each with a "
-        f"prompt of {PROMPT_TOKENS:,} tokens, and are answered with about {OUTPUT_TOKENS[0]:,}, "
-        f"{OUTPUT_TOKENS[1]:,} or {OUTPUT_TOKENS[2]:,} tokens. For each length the fewest replicas are searched by "
-        f"simulation with which 95 % of the requests have their first token within {OBJECTIVE.first_token_s:g} s and "
-        f"a further one every {OBJECTIVE.token_s * 1000:g} ms in the mean. From the shortest to the longest answers "
-        "that is about eight times as many devices: less than the lengths differ, because the prompt costs the same "
-        "and many sequences share a step. The second picture shows what of a request is its prompt and what its "
-        "answer."
+        "A rate of requests says little about the devices that it needs. Requests arrive at one rate, each "
+        f"with a prompt of {PROMPT_TOKENS:,} tokens, and are answered with about {OUTPUT_TOKENS[0]:,}, "
+        f"{OUTPUT_TOKENS[1]:,} or {OUTPUT_TOKENS[2]:,} tokens. For each length the fewest replicas are searched "
+        "by simulation with which 95 % of the requests have their first token within "
+        f"{OBJECTIVE.first_token_s:g} s and a further one every {OBJECTIVE.token_s * 1000:g} ms in the mean. "
+        "From the shortest to the longest answers that is about eight times as many devices: less than the "
+        "lengths differ, because the prompt costs the same and many sequences share a step. The second picture "
+        "shows what of a request is its prompt and what its answer."
     ),
     points=points,
     run=run,

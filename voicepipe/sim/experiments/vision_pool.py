@@ -17,7 +17,7 @@ from voicepipe.sim.summary import mean, quantile, warm
 from voicepipe.sim.timeline import Timeline
 from voicepipe.sim.traffic import Turn, traffic
 
-REPLICAS = 4
+REPLICAS = 5
 """Of the language model."""
 ENCODE_S, ENCODED_TOKENS_S = 0.005, 20_000
 """Of one picture: so long, and so many of its tokens a second. There is nothing to decode, and no batch helps."""
@@ -33,8 +33,8 @@ def encode_s(tokens: int) -> float:
 
 @dataclass(slots=True)
 class Encoders:
-    """Some devices with one queue, and what pictures they have encoded last, by hash. A picture that is being encoded
-    is not encoded twice."""
+    """Some devices with one queue, and what pictures they have encoded last, by hash. None is encoded twice at
+    once."""
 
     timeline: Timeline
     count: int
@@ -91,8 +91,12 @@ def picture_tokens() -> int:
     return image.tokens
 
 
+def _named(count: int) -> str:
+    return "1 encoder" if count == 1 else f"{count} encoders"
+
+
 def points(setting: Setting) -> Sequence[Point]:
-    return [{"encoders": f"{count} encoders", "repeats": repeats} for count in ENCODERS for repeats in REPEATS]
+    return [{"encoders": _named(count), "repeats": repeats} for count in ENCODERS for repeats in REPEATS]
 
 
 def _encoded(turn: Turn, encoders: Encoders, replicas: Replicas) -> Request:
@@ -163,15 +167,15 @@ EXPERIMENT = Experiment(
     name="vision-pool",
     question="Pictures before a prompt: how many encoders, and what does remembering pictures save?",
     explanation=(
-        f"A picture of 1024 x 1024 pixels and its crops are {picture_tokens():,} tokens, "
-        f"which an encoder turns into a prompt's in {1000 * encode_s(picture_tokens()):.0f} ms; "
-        f"then one of {REPLICAS} replicas reads it, and writes a short answer: thirty tokens read for each one "
-        "written, so that the replicas are bound by prompts. Encoders are a pool of their own with one queue, and "
-        f"remember the last {CACHED_PICTURES:,} pictures by hash; how many of the pictures have been shown before is "
-        "varied, and so is the number of encoders. The first picture sets the time to first token against the share "
-        "of pictures that were remembered, the second shows how busy the encoders are: with a single one the "
-        "queue before it is what is waited for until most pictures are remembered, while of further ones only the "
-        "second makes a difference."
+        f"A picture of 1024 x 1024 pixels and its crops are {picture_tokens():,} tokens, which an encoder turns "
+        f"into a prompt's in {1000 * encode_s(picture_tokens()):.0f} ms; then one of {REPLICAS} replicas reads "
+        "it, and writes a short answer: thirty tokens read for each one written, so that the replicas are "
+        "bound by prompts. Encoders are a pool of their own with one queue, and remember the last "
+        f"{CACHED_PICTURES:,} pictures by hash; how many of the pictures have been shown before is varied, and "
+        "so is the number of encoders. The first picture sets the time to first token against the share of "
+        "pictures that were remembered, the second shows how busy the encoders are: with a single one the "
+        "queue before it is what is waited for until most pictures are remembered, while of further ones only "
+        "the second makes a difference."
     ),
     points=points,
     run=run,
