@@ -256,15 +256,13 @@ class Engine:
         self.waiting_tokens -= request.prompt_tokens
         left = self._left(request)
         private = request.private_tokens + (request.output_tokens - left)
+        needed = blocks_of(private)
         tokens, blocks = pool.claim(request.session, now)
+        pool.give(max(0, blocks - needed))
         found = pool.share(request.prefix, request.prefix_tokens, now) if request.prefix else 0
         if found < request.prefix_tokens:
             tokens = 0  # what comes after a gap is of no use
-        needed = blocks_of(private)
-        if blocks > needed:
-            pool.give(blocks - needed)
-        else:
-            pool.take(needed - blocks, now)
+        pool.take(max(0, needed - blocks), now)
         cached = found + min(tokens, private)
         prompt_left = max(1, request.prefix_tokens + private - cached)
         sequence = Sequence(request, private, left, prompt_left)
