@@ -231,7 +231,7 @@ def test_many_steps_at_once_are_the_same_as_each_by_itself(
 def test_time_is_spent_on_prompts_and_tokens_and_nothing_else(
     jobs: list[tuple[int, int, int, int, str, float | None, int, bool]],
 ) -> None:
-    """What the device was busy with adds up; it is never busy longer than from the first arrival to the last end."""
+    """What the device was busy with adds up to no more than from the first arrival to the last end."""
     requests = made(jobs)
     engine = run(TINY, requests)
     ends = [request.ended_s for request in requests if request.ended_s is not None]

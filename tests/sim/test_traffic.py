@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -43,7 +44,7 @@ def test_a_session_grows_by_what_was_new_and_answered() -> None:
             by_session.setdefault(turn.session, []).append(turn)
         followed = 0
         for turns in by_session.values():
-            for before, turn in zip(turns, turns[1:], strict=False):
+            for before, turn in pairwise(turns):
                 followed += 1
                 assert turn.number == before.number + 1 and turn.at_s > before.at_s
                 assert turn.history_tokens == before.history_tokens + before.new_tokens + before.answer_tokens
