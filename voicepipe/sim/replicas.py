@@ -4,7 +4,7 @@
     least-busy    fewest requests, the first of equals
     affinity      a session stays where its first turn went, which was the least busy
     kv-aware      where the least is to be waited for: what is not in memory there, behind what waits there, and as
-                  often again as there are others whom it delays
+                  often again as there are others whom it delays; of equals, who was given least
 
 A session's turn waits for the one before it; its latency counts from when it was meant to come all the same.
 """
@@ -12,7 +12,7 @@ A session's turn waits for the one before it; its latency counts from when it wa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Literal
 
@@ -40,8 +40,8 @@ class Replicas:
         self._routing = routing
         self._told = ended
         self.engines = [Engine(timeline, gpu, self._ended, rules) for _ in range(count)]
-        self._next = 0
-        self._homes: dict[str, Engine] = {}
+        self._given = [0] * count
+        self._homes: dict[str, int] = {}
         self._behind: dict[str, deque[Request]] = {}
         """By session with a turn under way: its next ones."""
 
@@ -54,18 +54,29 @@ class Replicas:
             self._behind[request.session] = deque()
             self.engine_for(request).submit(request)
 
+    def preload(self, prefixes: Mapping[str, int]) -> None:
+        """Every engine has those, so many tokens long, in memory already."""
+        for engine in self.engines:
+            for name, tokens in prefixes.items():
+                engine.pool.preload(name, tokens, 0.0)
+
     def engine_for(self, request: Request) -> Engine:
+        which = self._which(request)
+        self._given[which] += 1
+        return self.engines[which]
+
+    def _which(self, request: Request) -> int:
+        places, given = range(len(self.engines)), self._given
         if self._routing == "round-robin":
-            self._next += 1
-            return self.engines[(self._next - 1) % len(self.engines)]
+            return sum(given) % len(places)
         if self._routing == "kv-aware":
-            return min(self.engines, key=partial(self._expected_s, request))
+            return min(places, key=lambda one: (self._expected_s(request, self.engines[one]), given[one]))
         if self._routing == "affinity" and request.session in self._homes:
             return self._homes[request.session]
-        engine = min(self.engines, key=lambda one: one.outstanding)
+        which = min(places, key=lambda one: self.engines[one].outstanding)
         if self._routing == "affinity" and request.session:
-            self._homes[request.session] = engine
-        return engine
+            self._homes[request.session] = which
+        return which
 
     def _expected_s(self, request: Request, engine: Engine) -> float:
         """Prompts before it and its own, once more for everyone who is outstanding; a full engine is to be waited

@@ -33,7 +33,8 @@ def in_time(request: Request, objective: Objective) -> bool:
 def enough_in_time(
     turns: Sequence[Turn], objectives: Mapping[str, Objective], gpu: Gpu, count: int, routing: Routing = "kv-aware"
 ) -> bool:
-    """Whether so many devices do; a run that cannot any more is not run to its end."""
+    """Whether so many devices do, with what their sessions share in memory from the beginning; a run that cannot
+    any more is not run to its end."""
     timeline, late = Timeline(), Counter[str]()
     until_s = turns[-1].at_s
     counted = Counter(turn.shape for turn in turns if turn.at_s >= WARM_UP * until_s)
@@ -45,6 +46,7 @@ def enough_in_time(
             late[turn.shape] += 1
 
     replicas = Replicas(timeline, gpu, count, routing, Rules(), ended)
+    replicas.preload({turn.shape: turn.prefix_tokens for turn in turns if turn.prefix_tokens})
     play(
         timeline,
         replicas,

@@ -18,7 +18,7 @@ from voicepipe.sim.traffic import Turn, traffic
 REPLICAS = 4
 DEVICE = replace(SMALL, kv_gb=14.0)
 """Memory for some seven of the sessions, of which there are more while their tools run."""
-PIN_S = 4.0
+PIN_S = 10.0
 LOADS = (1.0, 1.5, 2.0, 2.5, 3.0)
 QUICK_LOADS = (1.0, 1.5, 2.0, 2.5, 3.0)
 HERE = 0.9
@@ -35,6 +35,7 @@ class _Arm:
 ARMS = {
     "round-robin": _Arm("round-robin"),
     "affinity": _Arm("affinity"),
+    "affinity, pinned": _Arm("affinity", PIN_S),
     "kv-aware": _Arm("kv-aware"),
     "kv-aware, pinned": _Arm("kv-aware", PIN_S),
 }

@@ -17,7 +17,7 @@ from voicepipe.sim.traffic import Turn, traffic
 
 PROMPT_TOKENS = 2_000
 OUTPUT_TOKENS = (300, 2_000, 8_000)
-OBJECTIVE = Objective(first_token_s=1.0, token_s=0.04)
+OBJECTIVE = Objective(first_token_s=2.0, token_s=0.04)
 MEAN_TOKEN_S = 0.02
 """What a token is expected to take, to run for several times as long as an answer does."""
 
@@ -50,7 +50,7 @@ def _seconds(output_tokens: int, setting: Setting) -> float:
 
 def _turns(output_tokens: int, seed: int, setting: Setting) -> list[Turn]:
     """The same instants for each length, as far as they go."""
-    shape = _shape(output_tokens, 32.0 if setting.full else 16.0)
+    shape = _shape(output_tokens, 48.0 if setting.full else 24.0)
     return traffic(shape, _seconds(output_tokens, setting), Random(seed))
 
 
@@ -62,7 +62,7 @@ def run(point: Point, seed: int, setting: Setting) -> Measured:
     tokens = int(point["output_tokens"])
     turns = _turns(tokens, seed, setting)
     needs = demand(turns, _seconds(tokens, setting), SMALL, OBJECTIVE)
-    found = devices_needed(turns, {turns[0].shape: OBJECTIVE}, SMALL, max(1, ceil(needs.devices)))
+    found = devices_needed(turns, {turns[0].shape: OBJECTIVE}, SMALL, max(1, ceil(needs.devices)), "least-busy")
     return {
         "devices": found,
         "busy_devices": needs.devices,
