@@ -119,3 +119,9 @@ def test_blocks_are_never_more_than_there_are(actions: list[tuple[str, int, int]
     for who in range(4):
         pool.drop(f"session-{who}")
     assert pool.counts().kept_blocks == 0 and pool.available(now) == 20
+
+
+def test_what_is_preloaded_is_kept_for_nobody_yet() -> None:
+    pool = KvPool(10)
+    pool.preload("tools", 40, 0.0)
+    assert (pool.here("tools"), pool.available(0.0), pool.counts().kept_blocks) == (40, 10, 3)

@@ -98,3 +98,15 @@ def test_the_same_turns_are_served_the_same() -> None:
     one, other = (served(found, SMALL, 2) for _ in range(2))
     assert [request.ended_s for request in one] == [request.ended_s for request in other]
     assert None not in [request.ended_s for request in one]
+
+
+def test_what_is_preloaded_is_found_everywhere_and_equals_share() -> None:
+    """Two idle engines that know the same: the second request goes to the one that has had none."""
+    timeline = Timeline()
+    replicas = Replicas(timeline, SMALL, 2, "kv-aware")
+    replicas.preload({"tools": 900})
+    requests = [Request(float(at), 1000, 5, prefix="tools", prefix_tokens=900) for at in range(2)]
+    play(timeline, replicas, requests)
+    timeline.run()
+    assert [request.cached_tokens for request in requests] == [900, 900]
+    assert [engine.totals.ended for engine in replicas.engines] == [1, 1]

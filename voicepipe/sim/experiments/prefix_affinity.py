@@ -107,7 +107,7 @@ def charts(rows: Sequence[Row]) -> Sequence[Chart]:
             log_y=True,
         ),
         Chart(
-            title="Contexts that had to go while a tool ran",
+            title="Contexts that were not there any more when a tool had run",
             x="offered load (turns/s)",
             y="turns after a tool whose context was not in memory (share)",
             series=series_of(rows, "arm", "requests_s", "evicted_while_tool_ran"),
@@ -126,8 +126,10 @@ EXPERIMENT = Experiment(
         f"considered (kv-aware), or so with contexts pinned for {PIN_S:g} s while a tool runs. The same turns "
         "come in all arms. The first picture sets the share of prompt tokens that were found in memory against "
         "the time to first token; the second shows how much load each arm carries within the objective; the "
-        "third, which contexts were evicted while a tool ran. A pin keeps a context only as long as there is "
-        "room for what runs: beyond that, others wait for it."
+        "third, which contexts were not there when their tool had run. A context that is not in memory was "
+        "evicted, or its turn was sent elsewhere because a queue was longer than computing it again. A pin "
+        "spares the contexts of running tools, and others wait for their memory instead: fewer are lost, and "
+        "the slowest turns are no faster for it."
     ),
     points=points,
     run=run,

@@ -127,9 +127,10 @@ EXPERIMENT = Experiment(
         f"{OUTPUT_TOKENS[1]:,} or {OUTPUT_TOKENS[2]:,} tokens. For each length the fewest replicas are searched "
         "by simulation with which 95 % of the requests have their first token within "
         f"{OBJECTIVE.first_token_s:g} s and a further one every {OBJECTIVE.token_s * 1000:g} ms in the mean. "
-        "From the shortest to the longest answers that is about eight times as many devices: less than the "
-        "lengths differ, because the prompt costs the same and many sequences share a step. The second picture "
-        "shows what of a request is its prompt and what its answer."
+        "From the shortest to the longest answers devices are busy for about eight times as long, and with "
+        "queues and whole devices about seven times as many are needed: less than the lengths differ, because "
+        "the prompt costs the same and many sequences share a step. The second picture shows what of a request "
+        "is its prompt and what its answer."
     ),
     points=points,
     run=run,
