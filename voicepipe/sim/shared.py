@@ -45,8 +45,8 @@ class SharedMachine:
         self._ratios = {True: reads.ratios, False: writes.ratios}
         self._others: list[Job] = []
         """Chunks of recognition and of the voice that wait."""
-        self._sequences: dict[str, Sequence] = {}
-        """Of sessions, by session: those that run or wait."""
+        self._sequences: dict[str, list[Sequence]] = {}
+        """Of sessions, by session: those that run or wait. One that is stale may run on beside the newest."""
         self._newest: dict[str, tuple[int, int]] = {}
         self._at_device: dict[str, int] = {}
         """Chunks that run, by session."""
@@ -83,18 +83,17 @@ class SharedMachine:
     def _think(self, job: Job) -> bool:
         """To the reply's slot, where it has one, else behind those that wait for one."""
         work = job.work
-        sequence = self._sequences.get(work.session)
-        if sequence is not None and sequence.job is None:
-            sequence.take(job)
-            return True
-        assert sequence is None, "a session has one chunk of its reply at a time"
+        for sequence in self._sequences.get(work.session, []):
+            if sequence.job is None:
+                sequence.take(job)
+                return True
         sequence = Sequence(work.session, job.serial)
         sequence.take(job)
         if len(self._slots.waiting) >= MOST_WAITING or self._is_full(sequence.unread):
             return False
         if not self._has_step:
             self._ready = self._timeline.now
-        self._sequences[work.session] = sequence
+        self._sequences.setdefault(work.session, []).append(sequence)
         self._slots.waiting.append(sequence)
         return True
 
@@ -133,9 +132,9 @@ class SharedMachine:
         for job in jobs:
             job.client = None
         self._drop(jobs)
-        sequence = self._sequences.get(session)
-        if sequence is not None and sequence.job is not None:
-            sequence.job.client = None
+        for sequence in self._sequences.get(session, []):
+            if sequence.job is not None:
+                sequence.job.client = None
         self._newest.pop(session, None)
         self._starts.pop(session, None)
         if self._at_device.get(session):
@@ -252,8 +251,8 @@ class SharedMachine:
     def _to_go_s(self, job: Job) -> float:
         """Until what the deadline is about is done."""
         work = job.work
-        sequence = self._sequences.get(work.session)
-        if sequence is None or sequence.job is not job:
+        sequence = self._sequence_of(job)
+        if sequence is None:
             return (work.expected_s or work.bound_s) + work.remaining_s
         reading_s = self._step_s + self._token_s * sequence.unread if sequence.unread else 0.0
         return reading_s + sequence.left * (self._step_s + self._row_s) + work.remaining_s
@@ -323,7 +322,7 @@ class SharedMachine:
         self._end(job, now)
         if sequence.job is None:
             self._slots.release(sequence)
-            del self._sequences[sequence.ident]
+            self._forget(sequence)
 
     def _begin(self, job: Job) -> None:
         """It cannot be taken back any more."""
@@ -385,22 +384,29 @@ class SharedMachine:
     def _jobs(self) -> Iterable[Job]:
         """All that are not done, but chunks of other engines that run."""
         yield from self._others
-        for sequence in self._sequences.values():
-            if sequence.job is not None:
-                yield sequence.job
+        for own in self._sequences.values():
+            yield from (sequence.job for sequence in own if sequence.job is not None)
+
+    def _sequence_of(self, job: Job) -> Sequence | None:
+        own = self._sequences.get(job.work.session, [])
+        return next((sequence for sequence in own if sequence.job is job), None)
+
+    def _forget(self, sequence: Sequence) -> None:
+        own = self._sequences[sequence.ident]
+        own.remove(sequence)
+        if not own:
+            del self._sequences[sequence.ident]
 
     def _waiting_of(self, session: str) -> list[Job]:
         jobs = [job for job in self._others if job.work.session == session]
-        sequence = self._sequences.get(session)
-        if sequence is not None and sequence.job is not None and sequence.job.started is None:
-            jobs.append(sequence.job)
-        return jobs
+        thoughts = [sequence.job for sequence in self._sequences.get(session, [])]
+        return jobs + [job for job in thoughts if job is not None and job.started is None]
 
     def _drop(self, jobs: Iterable[Job]) -> None:
         for job in list(jobs):
             work = job.work
-            if work.kind in _THINKS:
-                sequence = self._sequences.pop(work.session)
+            if (sequence := self._sequence_of(job)) is not None:
+                self._forget(sequence)
                 (self._slots.waiting if sequence in self._slots.waiting else self._slots.running).remove(sequence)
             else:
                 self._others.remove(job)
