@@ -1,0 +1,136 @@
+"""`simulate` from the outside: what it prints, and with which status it ends."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.processes import lines, run
+from voicepipe.cli import main
+from voicepipe.commands import simulate
+from voicepipe.errors import MissingExtra, UnknownExperiment
+from voicepipe.sim.experiment import Chart, Experiment, Measured, Point, Row, Series, Setting
+from voicepipe.sim.experiments import NAMES, find
+
+GOLDEN = "kv_gb hold_gb_s reprefill_s offload_s slot_ratio ttfat_s image_tokens cold_s warm_s".split()
+
+
+def points(setting: Setting) -> Sequence[Point]:
+    return [{"load": load} for load in (1.0, 2.0)]
+
+
+def measure(point: Point, seed: int, setting: Setting) -> Measured:
+    return {"missed": seed * float(point["load"])}
+
+
+def interrupt(point: Point, seed: int, setting: Setting) -> Measured:
+    if point["load"] == 2.0:
+        raise KeyboardInterrupt
+    return measure(point, seed, setting)
+
+
+def charts(rows: Sequence[Row]) -> Sequence[Chart]:
+    return [Chart("Load makes turns miss", "load", "share", (Series("missed", (1.0, 2.0), (0.0, 1.0)),))]
+
+
+def known(monkeypatch: pytest.MonkeyPatch, run: object = measure) -> None:
+    experiment = Experiment("toy", "does it run?", "It does.", points, run, charts, seeds=2)  # type: ignore[arg-type]
+    monkeypatch.setattr(simulate, "find", lambda name: experiment)
+
+
+def test_rows_for_people(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The question, and a table; nothing on stderr that is no terminal."""
+    known(monkeypatch)
+    assert main(["simulate", "toy", "--processes", "1"]) == 0
+    said = capsys.readouterr()
+    assert "does it run?" in said.out and "1.5 ±6.4" in said.out and said.err == ""
+
+
+def test_one_line_of_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """With all golden keys; the same seeds give the same bytes, over however many processes."""
+    known(monkeypatch)
+    assert main(["simulate", "toy", "--json", "--seed", "3", "--seeds", "3", "--processes", "1"]) == 0
+    one = capsys.readouterr().out
+    assert main(["simulate", "toy", "--json", "--seed", "3", "--seeds", "3", "--processes", "2"]) == 0
+    assert capsys.readouterr().out == one and one.count("\n") == 1
+    found = json.loads(one)
+    assert list(found) == ["experiment", "seed", "rows", "golden"]
+    assert list(found["golden"]) == GOLDEN and found["seed"] == 3
+    assert [each["missed"] for each in found["rows"]] == [4.0, 8.0] and found["rows"][0]["seeds"] == 3
+
+
+def test_ctrl_c_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 130, one line all the same, and how much of it there is."""
+    known(monkeypatch, interrupt)
+    assert main(["simulate", "toy", "--json", "--processes", "1"]) == 130
+    said = capsys.readouterr()
+    assert [row["load"] for row in json.loads(said.out)["rows"]] == [1.0]
+    assert "2 of 4 runs" in said.err
+
+
+def test_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it was asked for; a folder that is missing is made."""
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    known(monkeypatch)
+    assert main(["simulate", "toy", "--processes", "1", "--plot", str(tmp_path / "new" / "a.svg")]) == 0
+    assert "Load makes turns miss" in (tmp_path / "new" / "a.svg").read_text()
+
+
+def test_the_extra_that_draws_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Before anything is run."""
+    monkeypatch.setitem(__import__("sys").modules, "voicepipe.sim.pictures", None)
+    with pytest.raises(MissingExtra, match=r"\[plot\]"):
+        simulate._drawing(tmp_path / "a.svg", is_folder=False)
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["isolaton"], "did you mean isolation?"),
+        (["xyz"], "--list"),
+        ([], "--list"),
+        (["isolation", "--plot", "a.gif"], ".svg or .png"),
+        (["isolation", "--seed", "-1"], "whole number"),
+        (["isolation", "--seeds", "0"], "from 1"),
+        (["isolation", "--processes", "x"], "whole number"),
+    ],
+)
+def test_wrong_usage(argv: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2, and what to do."""
+    try:
+        status = main(["simulate", *argv])
+    except SystemExit as ended:
+        status = int(str(ended.code))
+    assert status == 2 and says in capsys.readouterr().err
+
+
+def test_the_list_explains_each(capsys: pytest.CaptureFixture[str]) -> None:
+    """Name, question, and a paragraph."""
+    assert main(["simulate", "--list"]) == 0
+    said = capsys.readouterr().out
+    for name in NAMES:
+        assert f"{name}: {find(name).question}" in said
+        assert len(find(name).explanation) > 200
+
+
+def test_every_experiment_is_registered() -> None:
+    """And every registered one is there."""
+    import voicepipe.sim.experiments as folder
+
+    files = {path.stem.replace("_", "-") for path in Path(folder.__file__).parent.glob("*.py")} - {"--init--"}
+    assert files == set(NAMES)
+    with pytest.raises(UnknownExperiment):
+        find("__init__")
+
+
+def test_as_a_process() -> None:
+    """A short one, whole; `argparse` knows it."""
+    done = run("simulate", "kv-gap", "--seeds", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    (found,) = lines(done.stdout)
+    assert found["experiment"] == "kv-gap" and found["rows"]
+    assert argparse is not None

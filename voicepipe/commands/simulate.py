@@ -1,0 +1,198 @@
+"""`voicepipe simulate`: an experiment in virtual time."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from voicepipe.commands.folders import make_folder
+from voicepipe.commands.options import path_of
+from voicepipe.commands.rows import table
+from voicepipe.errors import ConfigError, MissingExtra, UsageError
+from voicepipe.sim.experiment import Chart, Experiment, Setting
+from voicepipe.sim.experiments import NAMES, find
+from voicepipe.sim.golden import golden
+from voicepipe.sim.runner import Results, sweep
+
+ALL = "all"
+MOST_SEEDS = 1000
+_BAR = 30
+Save = Callable[[Sequence[Chart], Path], None]
+
+
+def add_simulate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        "simulate",
+        help="ask what if: an experiment in virtual time",
+        description="Runs an experiment thousands of times faster than real time. What decides is what decides in "
+        "the server: the same admission, scheduler, budget and turns; only engines are replaced, by how long they "
+        "take. Every point is run with several seeds, over all cores; a row of the table holds the means, each "
+        "with its 95 % confidence interval. The same seed gives the same figures.",
+        epilog="Try: voicepipe simulate --list; voicepipe simulate isolation --plot isolation.svg. Ctrl-C keeps "
+        "what is done: points of which all seeds have run are printed, and drawn. Exit status: 0; 1, a run failed, "
+        "or a picture needs a package that is not there; 2, an unknown name or wrong usage; 130, Ctrl-C.",
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help=f"an experiment of --list, or {ALL!r} of them")
+    parser.add_argument("--list", action="store_true", help="what each experiment asks, and how it is read")
+    parser.add_argument("--seed", type=_seed, default=1, metavar="N", help="the first seed (default 1)")
+    parser.add_argument(
+        "--seeds", type=_count, metavar="N", help="seeds per point: N, N + 1, ... (default: the experiment's)"
+    )
+    parser.add_argument("--full", action="store_true", help="more points and longer runs")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="one line on stdout: {experiment, seed, rows, golden}; one per experiment",
+    )
+    parser.add_argument(
+        "--plot",
+        type=path_of,
+        metavar="F",
+        help=f"draw it: F.svg or F.png; with {ALL!r} a folder (needs the extra `plot`)",
+    )
+    parser.add_argument(
+        "--processes", type=_count, metavar="N", help="runs at a time (default: as many as there are cores)"
+    )
+    parser.add_argument(
+        "--service",
+        default=Setting().service,
+        metavar="NAME|FILE",
+        help="what chunks take: a built-in machine, or a file of --calibrate (default %(default)s)",
+    )
+    parser.set_defaults(run=_simulate)
+    return parser
+
+
+def _seed(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from 0 to 999999999")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MOST_SEEDS:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from 1 to {MOST_SEEDS}")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What holds for every experiment of this command."""
+
+    setting: Setting
+    seed: int
+    seeds: int | None
+    processes: int
+    as_json: bool
+    plot: Path | None
+    """A file, or with several experiments a folder."""
+    save: Save | None
+
+
+def _simulate(args: argparse.Namespace) -> int:
+    if args.list:
+        return _list()
+    if args.name is None:
+        raise UsageError("which experiment? voicepipe simulate --list names them", field="name")
+    names = NAMES if args.name == ALL else (args.name,)
+    experiments = [find(name) for name in names]
+    save = _drawing(args.plot, is_folder=args.name == ALL)
+    setting = Setting(full=args.full, service=args.service)
+    processes = args.processes or os.cpu_count() or 1
+    asked = _Asked(setting, args.seed, args.seeds, processes, args.json, args.plot, save)
+    for experiment in experiments:
+        plot = args.plot / f"{experiment.name}.svg" if args.plot is not None and args.name == ALL else args.plot
+        _run(experiment, asked, plot)
+    return 0
+
+
+def _list() -> int:
+    for name in NAMES:
+        experiment = find(name)
+        print(f"{name}: {experiment.question}\n")
+        print("\n".join(f"    {line}" for line in _folded(experiment.explanation)), end="\n\n")
+    return 0
+
+
+def _folded(text: str, width: int = 96) -> list[str]:
+    lines, line = [], ""
+    for word in text.split():
+        if line and len(line) + 1 + len(word) > width:
+            lines.append(line)
+            line = ""
+        line = f"{line} {word}".strip()
+    return [*lines, line]
+
+
+def _drawing(plot: Path | None, *, is_folder: bool) -> Save | None:
+    """Whatever stands in the way of a picture is told before anything is run. Raises MissingExtra, ConfigError."""
+    if plot is None:
+        return None
+    try:
+        from voicepipe.sim.pictures import FORMATS, save
+    except ModuleNotFoundError as exc:
+        raise MissingExtra(
+            f"{exc.name} is not installed; --plot needs the extra: "
+            "pip install 'voicepipe-realtime[plot]' (from a checkout: pip install '.[plot]')"
+        ) from None
+    if not is_folder and plot.suffix not in FORMATS:
+        raise ConfigError(f"--plot {plot}: expected a name that ends in {' or '.join(FORMATS)}", field="--plot")
+    make_folder(plot / "any" if is_folder else plot, "--plot")
+    return save
+
+
+def _run(experiment: Experiment, asked: _Asked, plot: Path | None) -> None:
+    """What is done is told, whatever ends it."""
+    seeds = range(asked.seed, asked.seed + (asked.seeds or experiment.seeds))
+    results = Results(experiment, asked.setting, seeds)
+    with _Bar(experiment.name) if sys.stderr.isatty() else nullcontext(_no_bar) as progress:
+        try:
+            sweep(results, processes=asked.processes, progress=progress)
+        finally:
+            _tell(results, asked, plot)
+
+
+def _tell(results: Results, asked: _Asked, plot: Path | None) -> None:
+    rows, experiment = results.rows(), results.experiment
+    if results.done < results.runs:
+        kept = f"{results.done} of {results.runs} runs are done; {len(rows)} points are whole, and are told"
+        print(f"\nvoicepipe: {experiment.name}: {kept}", file=sys.stderr, flush=True)
+    if asked.as_json:
+        found = {"experiment": experiment.name, "seed": asked.seed, "rows": rows, "golden": golden()}
+        print(msgspec.json.encode(found).decode(), flush=True)
+    else:
+        print(f"{experiment.name}: {experiment.question}\n\n{table(rows)}\n", flush=True)
+    if rows and plot is not None and asked.save is not None:
+        try:
+            asked.save(experiment.charts(rows), plot)
+        except OSError as exc:
+            raise ConfigError(f"--plot {plot}: {exc.strerror}", field="--plot") from None
+
+
+def _no_bar(done: int, of: int) -> None:
+    """Nobody watches."""
+
+
+class _Bar:
+    """On stderr, one line that is written over, and gone at the end."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> Callable[[int, int], None]:
+        return self._show
+
+    def __exit__(self, *exc: object) -> None:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def _show(self, done: int, of: int) -> None:
+        full = _BAR * done // max(1, of)
+        bar = f"{'#' * full}{'.' * (_BAR - full)}"
+        print(f"\r{self._name} [{bar}] {done}/{of} runs", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,81 @@
+"""Turns in time per second, and what is left for texts: all arms, and an oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from voicepipe.sim.arms import ARMS, EVERYBODY, arm
+from voicepipe.sim.caller import draw_calls
+from voicepipe.sim.clairvoyant import let_in
+from voicepipe.sim.experiment import Chart, Experiment, Measured, Point, Row, Series, Setting
+from voicepipe.sim.scene import Scene, TextJobs, play
+from voicepipe.sim.voice_scenes import ONE_X, calm_scene, measures
+
+ORACLE = "O"
+LOADS, LOADS_FULL = (1.2,), (0.6, 0.8, 1.0, 1.2, 1.5)
+TEXTS_HZ = 0.05
+SECONDS, SECONDS_FULL = 900.0, 3600.0
+
+
+def points(setting: Setting) -> Sequence[Point]:
+    loads = LOADS_FULL if setting.full else LOADS
+    return [{"arm": name, "offered": load} for load in loads for name in (*ARMS, ORACLE)]
+
+
+def scene_of(name: str, load: float, seed: int, setting: Setting) -> Scene:
+    scene = calm_scene(seed, setting, load * ONE_X, SECONDS_FULL if setting.full else SECONDS)
+    scene = replace(scene, texts=TextJobs(TEXTS_HZ))
+    if name != ORACLE:
+        return arm(name, scene, cap=round(ONE_X))
+    chance = Random(f"{seed} calls")
+    calls = draw_calls(scene.sessions, scene.begin_s + scene.seconds, scene.habits, scene.service.noticed_s, chance)
+    taken = let_in(scene, calls)
+    return replace(scene, admission=EVERYBODY, calls=tuple(call for at, call in enumerate(calls) if at in taken))
+
+
+def run(point: Point, seed: int, setting: Setting) -> Measured:
+    found = measures(play(scene_of(str(point["arm"]), float(point["offered"]), seed, setting)))
+    names = ("goodput_hz", "late_of_admitted", "refused_sessions", "felt_p50_ms", "felt_p99_ms", "load")
+    return {name: found[name] for name in names} | {"text_tokens_s": found["text_tokens_s"]}
+
+
+def charts(rows: Sequence[Row]) -> Sequence[Chart]:
+    """Of the load that is nearest to 1.2."""
+    load = min({float(str(row["offered"])) for row in rows}, key=lambda each: abs(each - 1.2))
+    shown = [row for row in rows if row["offered"] == load]
+    names = tuple(str(row["arm"]) for row in shown)
+
+    def chart(title: str, y: str, measure: str) -> Chart:
+        return Chart(title, "arm", y, (_bars(shown, measure),), categories=names)
+
+    return [
+        chart(f"Turns answered in time, at {load:g} times what the device carries", "turns per second", "goodput_hz"),
+        chart("Turns of admitted sessions that were late", "share of turns", "late_of_admitted"),
+        chart("What is left for texts on the same device", "tokens read and written per second", "text_tokens_s"),
+    ]
+
+
+def _bars(rows: Sequence[Row], measure: str) -> Series:
+    def column(name: str) -> tuple[float, ...]:
+        return tuple(float(str(row.get(name, row[measure]) or 0.0)) for row in rows)
+
+    places = tuple(float(place) for place in range(len(rows)))
+    return Series(measure, places, column(measure), column(f"{measure}_low"), column(f"{measure}_high"), "bars")
+
+
+EXPERIMENT = Experiment(
+    "goodput",
+    "How many turns a second are answered in time, and what is left for texts beside them?",
+    "More sessions come than the device carries, and texts beside them. M0 to M4 let everybody in and share one "
+    "engine, C1 and C2 have a limit, D0 to D3 keep the device for voice (D3 lets texts into the slack; the texts of "
+    "D0 to D2 have to be made elsewhere, so that their third bar is empty). O knows beforehand what every turn will "
+    "take and lets in what fits, in the order in which calls come. The bars are turns in time per second, the share of "
+    "turns of admitted sessions that were late, which is a promise broken, and tokens of texts per second; lines are "
+    "95 % intervals.",
+    points,
+    run,
+    charts,
+    seeds=3,
+)
