@@ -2,8 +2,9 @@
 
 A call alone on the device shows what it costs: for each of its turns, when the work after its speech end could
 begin, how long it takes, and when it was due. Calls are looked at in the order in which they come. One is let in if,
-served by the earliest deadline together with all that have been let in, every turn ends in time, its own and theirs; turns
-that even an idle device makes late bind nobody. What is found is then played on the real scheduler, as any other arm.
+served by the earliest deadline together with all that have been let in, every turn ends in time, its own and theirs;
+turns that even an idle device makes late bind nobody. What is found is then played on the real scheduler, like any
+other arm.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from heapq import heappop, heappush
 
 from voicepipe.core.events import Timing, Work, WorkClass, WorkKind
 from voicepipe.sim.arms import EVERYBODY
-from voicepipe.sim.caller import Call, draw_calls
+from voicepipe.sim.caller import Call
 from voicepipe.sim.scene import Scene, play
 
 APART_S = 2.0
@@ -140,6 +141,3 @@ def let_in(scene: Scene, calls: Sequence[Call]) -> frozenset[int]:
             fitting.take(own)
             taken.add(number)
     return frozenset(taken)
-
-
-__all__ = ["Fitting", "Need", "draw_calls", "in_time", "let_in", "needs_of"]

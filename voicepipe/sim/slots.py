@@ -129,7 +129,9 @@ class Slots:
     def shrink(self) -> list[Sequence]:
         """Texts that have lost their slots because what runs has outgrown the memory. One sequence always stays."""
         went = []
-        while self.held > self.rules.pool_tokens and len(self.running) > 1 and (victim := self._victim()) is not None:
+        while (
+            self.held > self.rules.pool_tokens and len(self.running) > 1 and (victim := self._victim()) is not None
+        ):
             self._preempt(victim)
             went.append(victim)
         return went

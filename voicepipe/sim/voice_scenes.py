@@ -19,7 +19,7 @@ CALM = Habits(pause=0.0)
 """No pauses within questions: a turn that patience alone makes late says nothing about load."""
 FILL_S = 60.0
 """As long as a call lasts; not counted."""
-ONE_X = 6.0
+ONE_X = 7.0
 """Sessions under way at which, on the device `gpu` and with everybody let in, one turn in a hundred is late."""
 OUTCOMES = ("met", "degraded", "masked", "missed", "refused", "failed")
 BUDGET_MS = 200.0

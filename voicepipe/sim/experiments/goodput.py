@@ -16,6 +16,8 @@ from voicepipe.sim.voice_scenes import ONE_X, calm_scene, measures
 ORACLE = "O"
 LOADS, LOADS_FULL = (1.2,), (0.6, 0.8, 1.0, 1.2, 1.5)
 TEXTS_HZ = 0.05
+LEARN_S = 600.0
+"""Not counted: a policy that learns has seen some four hundred turns by then."""
 SECONDS, SECONDS_FULL = 900.0, 3600.0
 
 
@@ -26,7 +28,7 @@ def points(setting: Setting) -> Sequence[Point]:
 
 def scene_of(name: str, load: float, seed: int, setting: Setting) -> Scene:
     scene = calm_scene(seed, setting, load * ONE_X, SECONDS_FULL if setting.full else SECONDS)
-    scene = replace(scene, texts=TextJobs(TEXTS_HZ))
+    scene = replace(scene, begin_s=LEARN_S, texts=TextJobs(TEXTS_HZ))
     if name != ORACLE:
         return arm(name, scene, cap=round(ONE_X))
     chance = Random(f"{seed} calls")
@@ -51,7 +53,9 @@ def charts(rows: Sequence[Row]) -> Sequence[Chart]:
         return Chart(title, "arm", y, (_bars(shown, measure),), categories=names)
 
     return [
-        chart(f"Turns answered in time, at {load:g} times what the device carries", "turns per second", "goodput_hz"),
+        chart(
+            f"Turns answered in time, at {load:g} times what the device carries", "turns per second", "goodput_hz"
+        ),
         chart("Turns of admitted sessions that were late", "share of turns", "late_of_admitted"),
         chart("What is left for texts on the same device", "tokens read and written per second", "text_tokens_s"),
     ]
