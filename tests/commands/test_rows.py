@@ -22,18 +22,18 @@ ROWS: list[Row] = [
 def test_a_table_by_hand() -> None:
     """Words to the left, numbers to the right, the interval as its half width, nothing as a dash."""
     assert table(ROWS).splitlines() == [
-        "arm     load  p95_ms  missed  seeds",
-        "ours     1.2   91 ±1       0      5",
-        "theirs   1.2    1433       -      5",
+        "arm     load  p95_ms  missed",
+        "ours     1.2   91 ±1       0",
+        "theirs   1.2    1433       -",
     ]
 
 
 def test_a_wide_table_is_folded() -> None:
     """Each block says again what its rows are."""
-    folded = table(ROWS, width=24).split("\n\n")
+    folded = table(ROWS, width=20).split("\n\n")
     assert len(folded) == 2
     assert all(block.splitlines()[1].startswith("ours") for block in folded)
-    assert {name for block in folded for name in block.splitlines()[0].split()} == {*ROWS[1]}
+    assert {name for block in folded for name in block.splitlines()[0].split()} == {*ROWS[1]} - {"seeds"}
 
 
 def test_no_rows() -> None:

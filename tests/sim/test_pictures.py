@@ -100,3 +100,9 @@ def test_a_name_keeps_its_colour_on_every_chart_of_a_picture() -> None:
     first, second = draw([LINES, again]).axes
     shared = next(line for line in first.lines if line.get_label() == "shared")
     assert second.lines[0].get_color() == shared.get_color()
+
+
+def test_a_place_that_is_left_over_is_empty() -> None:
+    """Three charts in two columns."""
+    *_, last = draw([LINES, STACK, BARS]).axes
+    assert not last.axison

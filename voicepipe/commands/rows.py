@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from voicepipe.sim.experiment import Row, Value
 
 WIDTH = 116
+SEEDS = "seeds"
+"""The same for all rows: told once, and no column."""
 _BOUNDS = ("_low", "_high")
 
 
@@ -15,7 +17,7 @@ def table(rows: Sequence[Row], width: int = WIDTH) -> str:
     if not rows:
         return "no rows"
     names = list(dict.fromkeys(name for row in rows for name in row))
-    shown = [name for name in names if not _is_bound(name, names)]
+    shown = [name for name in names if name != SEEDS and not _is_bound(name, names)]
     cells = {name: [name, *(cell(row, name) for row in rows)] for name in shown}
     widths = {name: max(map(len, column)) for name, column in cells.items()}
     keys = [name for name in shown if isinstance(rows[0].get(name), str)] or shown[:1]

@@ -168,7 +168,8 @@ def _tell(results: Results, asked: _Asked, plot: Path | None) -> None:
         found = {"experiment": experiment.name, "seed": asked.seed, "rows": rows, "golden": golden()}
         print(msgspec.json.encode(found).decode(), flush=True)
     else:
-        print(f"{experiment.name}: {experiment.question}\n\n{table(rows)}\n", flush=True)
+        seeds = f"Means over seeds {results.seeds[0]} to {results.seeds[-1]}, ± half of a 95 % interval."
+        print(f"{experiment.name}: {experiment.question}\n\n{table(rows)}\n\n{seeds}\n", flush=True)
     if rows and plot is not None and asked.save is not None:
         try:
             asked.save(experiment.charts(rows), plot)

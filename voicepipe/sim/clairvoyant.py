@@ -23,6 +23,10 @@ APART_S = 2.0
 """Turns further apart than this do not meet."""
 
 
+BLOCKED_S = 0.03
+"""A chunk of a lower class that cannot be taken back: a piece of audio."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Need:
     """Of one turn, after its speech end. Scheduler time."""
@@ -111,7 +115,7 @@ def needs_of(scene: Scene, calls: Sequence[Call]) -> Mapping[int, tuple[Need, ..
             off = -apart[asked.call][0]
             service_s = sum(end - begin for begin, end in spans)
             ready, last = min(begin for begin, _ in spans), max(end for _, end in spans)
-            due = record.deadline - (sent - last)
+            due = max(record.deadline - (sent - last) - BLOCKED_S, ready + service_s + 1e-9)
             need = Need(ready + off, due + off, service_s, asked.call)
             found[asked.call] = (*found.get(asked.call, ()), need)
     return found

@@ -79,10 +79,10 @@ def draw(charts: Sequence[Chart]) -> Figure:
     figure = Figure(figsize=(width * columns, height * lines), layout="constrained", facecolor="white")
     names = dict.fromkeys(series.name for chart in charts for series in chart.series)
     places = {name: place for place, name in enumerate(names)}
-    spots = figure.subplots(lines, columns, squeeze=False).flat
+    spots = list(figure.subplots(lines, columns, squeeze=False).flat)
     for axes, chart in zip(spots, charts, strict=False):
         _chart(axes, chart, places)
-    for axes in list(spots)[len(charts) :]:
+    for axes in spots[len(charts) :]:
         axes.set_axis_off()
     return figure
 
