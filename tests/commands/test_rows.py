@@ -30,7 +30,7 @@ def test_a_table_by_hand() -> None:
 
 def test_a_wide_table_is_folded() -> None:
     """Each block says again what its rows are."""
-    folded = table(ROWS, width=20).split("\n\n")
+    folded = table(ROWS, width=22).split("\n\n")
     assert len(folded) == 2
     assert all(block.splitlines()[1].startswith("ours") for block in folded)
     assert {name for block in folded for name in block.splitlines()[0].split()} == {*ROWS[1]} - {"seeds"}

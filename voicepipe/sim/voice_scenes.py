@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
@@ -85,10 +86,8 @@ def outcome(asked: Asked) -> str:
 def shares(played: Played) -> dict[str, float]:
     """Of all questions that were asked, but those that nobody waited to hear the answer of."""
     counted = [asked for asked in played.asked if asked.refused or asked.counts]
-    found = dict.fromkeys(OUTCOMES, 0.0)
-    for asked in counted:
-        found[outcome(asked)] += 1.0 / len(counted)
-    return found
+    found = Counter(outcome(asked) for asked in counted)
+    return {name: found[name] / max(1, len(counted)) for name in OUTCOMES}
 
 
 def felt_ms(asked: Iterable[Asked], share: float) -> float | None:

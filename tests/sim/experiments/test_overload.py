@@ -25,5 +25,5 @@ def test_shares_add_up_and_too_many_are_refused() -> None:
     by_arm = {str(point["arm"]): each for point, each in zip(points, found, strict=True)}
     assert by_arm["D0"]["refused"] == 0.0 and (by_arm["D3"]["refused"] or 0.0) > 0.2
     assert (by_arm["D0"]["missed"] or 0.0) > (by_arm["D3"]["missed"] or 0.0)
-    check_twice(EXPERIMENT, points[0])
+    check_twice(EXPERIMENT, points[1])
     check_charts(EXPERIMENT, [{**point, **each, "seeds": 1} for point, each in zip(points, found, strict=True)])
