@@ -40,10 +40,17 @@ class Books:
 
 
 async def walk(
-    config: Config, load: Callable[[], Engines], calls: Sequence[Call], voice: Voice, begin: float, end: float
+    config: Config,
+    load: Callable[[], Engines],
+    calls: Sequence[Call],
+    voice: Voice,
+    begin: float,
+    end: float,
+    books: Books | None = None,
 ) -> Played:
-    """Calls that arrive, and questions that end, in [begin, end) are counted."""
-    books = Books()
+    """Calls that arrive, and questions that end, in [begin, end) are counted. `books`: those that the server is to
+    keep."""
+    books = books or Books()
     async with serving(config, load, recorders=Recorders((books,))) as served:
         return await _walk(served, books, calls, voice, begin, end)
 

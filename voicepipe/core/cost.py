@@ -141,6 +141,18 @@ class CostModel:
         cost = self._costs.get(key)
         return None if cost is None else cost.mean.at(size.units, size.context) * cost.tail.ratio
 
+    def mean_and_bound_s(self, key: CostKey, size: Size) -> tuple[float, float] | None:
+        """Both of them."""
+        cost = self._costs.get(key)
+        if cost is None:
+            return None
+        mean_s = cost.mean.at(size.units, size.context)
+        return mean_s, mean_s * cost.tail.ratio
+
+    def cost(self, key: CostKey) -> KeyCost | None:
+        cost = self._costs.get(key)
+        return None if cost is None else cost.snapshot()
+
     def snapshot(self) -> CostSnapshot:
         return CostSnapshot({key: cost.snapshot() for key, cost in self._costs.items()})
 

@@ -120,6 +120,7 @@ class _Lane:
         self.queues = {klass: Queue() for klass in WorkClass}
         self.line = Queue(is_line=True)
         """Texts, and in a monolithic pool all generations, in the order in which they came; after the classes."""
+        self._in_order = (*self.queues.values(), self.line)
         self.running: dict[tuple[str, int], tuple[Work, float]] = {}
         """Each with when it was handed out."""
         self.last_ran = dict.fromkeys(WorkClass, (-inf, -inf))
@@ -135,7 +136,7 @@ class _Lane:
 
     def firsts(self, now: float) -> Iterator[Waiting]:
         """Of each queue, in the order of their classes."""
-        for queue in (*self.queues.values(), self.line):
+        for queue in self._in_order:
             if queue and (waiting := queue.first(now)) is not None:
                 yield waiting
 
@@ -145,15 +146,20 @@ class _Lane:
         klass, background = waiting.work.klass, WorkClass.BACKGROUND
         if klass is background:
             return 0.0, 0.0
-        spans = (span for other, span in self.last_ran.items() if klass < other < background)
-        speculative_s = sum(max(0.0, ended - max(waiting.queued, began)) for began, ended in spans)
+        speculative_s = 0.0
+        for other, (began, ended) in self.last_ran.items():
+            if klass < other < background and ended > waiting.queued:
+                speculative_s += ended - max(waiting.queued, began)
         background_s = self.background_until(now) - waiting.background_s
         return speculative_s + background_s, background_s
 
     def background_until(self, now: float) -> float:
         """How long background has run, chunks that still do included."""
-        running = (now - began for work, began in self.running.values() if work.klass is WorkClass.BACKGROUND)
-        return self.background_s + sum(running)
+        until_s = self.background_s
+        for work, began in self.running.values():
+            if work.klass is WorkClass.BACKGROUND:
+                until_s += now - began
+        return until_s
 
     def ended(self, work: Work, now: float) -> float:
         """A chunk has; when it was handed out."""

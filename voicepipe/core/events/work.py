@@ -132,6 +132,26 @@ class Work:
     def key(self) -> tuple[str, int]:
         return self.session, self.id
 
+    def priced(self, load: Load, bound_s: float, expected_s: float, remaining_s: float) -> Work:
+        """With what it has to do, and is expected to take. Of every chunk, so that no field is looked up by its
+        name."""
+        return Work(
+            self.id,
+            self.session,
+            self.turn,
+            self.epoch,
+            self.revision,
+            self.kind,
+            self.klass,
+            self.deadline,
+            bound_s,
+            remaining_s,
+            load,
+            self.larger,
+            self.since,
+            expected_s,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
