@@ -1,7 +1,7 @@
 """How fast the simulator is: sessions on one GPU, in virtual time, on one core.
 
 Regime: so many calls under way at a time if all are let in, one simulated hour, service times of the preset `gpu`,
-partial transcripts every 256 ms of speech. Under `none` everybody is let in up to overload; under `deadline` most
+partial transcripts every 320 ms of speech. Under `none` everybody is let in up to overload; under `deadline` most
 are refused, and what is left is promised something. CPU seconds of this process, garbage collection included,
 profiling off.
 

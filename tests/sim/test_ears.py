@@ -113,7 +113,8 @@ def test_events_and_their_instants_are_those_of_the_servers_ears(said: list[Utte
     assert ours == [
         (round(at, 9), event)
         for at, event in server
-        if at < ORIGIN + until - 0.1 and X
+        if at < ORIGIN + until - 0.1
+        and not (isinstance(event, Silence) and any(0.0 <= at - begin < 0.04 for begin in begins))
     ]  # type: ignore[misc]
     theirs = {round(at, 9): samples for at, samples in their_quiet.items()}
     assert quiet.items() <= theirs.items()

@@ -86,6 +86,16 @@ def test_a_commit_in_a_pause_is_taken_back() -> None:
     assert played.turns == 1
 
 
+def test_a_commit_in_a_long_pause_is_taken_back_as_well() -> None:
+    """Longer than what is told of the silence behind an utterance."""
+    paused = said(2.0)
+    marked = (False, False, True, False, False, False)
+    gap = Gap(paused.ends[2], paused.ends[2] + 0.75, 0.045)
+    ends = (*paused.ends[:3], *(end + 0.75 for end in paused.ends[3:]))
+    (asked,) = alone(replace(paused, marked=marked, gaps=(gap,), ends=ends, end=ends[-1])).asked
+    assert asked.record is not None and asked.record.reopened == 1 and asked.kept
+
+
 def test_a_pause_that_does_not_look_finished_is_waited_out() -> None:
     paused = said(2.0)
     gap = Gap(paused.ends[2], paused.ends[2] + 0.3, 0.045)

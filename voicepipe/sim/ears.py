@@ -48,7 +48,7 @@ class Ears:
     uplink_s: float = 0.001
     """From the end of a packet to its arrival."""
     frame_samples: int = 512
-    voiced_every_s: float = 0.256
+    voiced_every_s: float = 0.32
     """How often it is told that speech goes on, 0.25 s after it has begun; the server does with every frame."""
 
 
@@ -91,7 +91,8 @@ class Listener:
 
     def told(self, said: Utterance, listen_s: float, *, over_reply: bool = True) -> list[Told]:
         """All up to 0.3 s behind the end of an utterance, in the order in which it is told. `listen_s`: from the
-        arrival of a frame until it has been listened to. `over_reply`: what may interrupt one is told early."""
+        arrival of a frame until it has been listened to. `over_reply`: what may interrupt one is told early, as is
+        what may take a commit back."""
         self._listen_s = listen_s
         first = self._first_frame(said.begin)
         resumes = self._paused_at > 0 and first - self._paused_at <= FORGET
@@ -100,7 +101,7 @@ class Listener:
             told += self._stretch(gap.begin)
             if gap.noticed_s:
                 told += self._pause(gap.noticed_s, gap.end)
-                told += self._begin(gap.end, resumes=True, early=over_reply)
+                told += self._begin(gap.end, resumes=True, early=True)
             else:
                 told += self._swell(gap.end)
         told += self._stretch(said.end)

@@ -5,7 +5,7 @@ back into them. What the server's session does with frames and sockets, this doe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, count
+from itertools import count
 
 from voicepipe.core.claiming import Claiming, Reserve, Unreserve
 from voicepipe.core.events import (
@@ -46,8 +46,6 @@ from voicepipe.sim.voice import Piece
 _DECODES = (WorkKind.PARTIAL, WorkKind.FINAL)
 _ONLY_HEARING = frozenset({Silence, Quiet, Lull, Swell})
 """Mean nothing to a turn that has been committed."""
-_TAIL = 8_000
-"""Samples of silence, half a second: of what follows, nothing is told before it."""
 _FRAME_HEARD = Load("ears", 1)
 
 
@@ -66,6 +64,8 @@ class Talk:
         self._expected: dict[int, float] = {}
         """Of decodes at the machine, by work id."""
         self._told: Iterator[Told] = iter(())
+        self._tail: Iterator[Told] = iter(())
+        """What is told of the present utterance, and of the silence behind it."""
         self._next_told: Told | None = None
         self._hands: tuple[float, float] = (0.0, 0.0)
         """Hand-offs around the detector's chunk."""
@@ -116,24 +116,27 @@ class Talk:
         if self._ear is not None:
             self._ear.cancel()
         over_reply = self._turns.phase is Phase.COMMITTED
-        told = self._listener.told(said, listen_s, over_reply=over_reply)
-        self._told = chain(told, self._listener.silence())
+        self._told = iter(self._listener.told(said, listen_s, over_reply=over_reply))
+        self._tail = self._listener.silence()
         self._hark()
 
     def _hark(self) -> None:
         """The next event that can mean anything: only speech begins a turn, or goes on with one that was
-        committed."""
+        committed, and behind an utterance there is none."""
         hears = self._turns.phase is Phase.HEARING
-        for told in self._told:
-            event = told.event
-            if told.early if hears else type(event) in _ONLY_HEARING:
-                if isinstance(event, Silence) and event.samples > _TAIL:
-                    break  # nor will there be anything until somebody speaks
-                continue
-            self._next_told = told
-            self._ear = self._timeline.at(told.at, self._on_told)
-            return
         self._ear = None
+        for told in self._told:
+            if not (told.early if hears else type(told.event) in _ONLY_HEARING):
+                self._expect(told)
+                return
+        if hears:
+            told_later = next(self._tail, None)
+            if told_later is not None:
+                self._expect(told_later)
+
+    def _expect(self, told: Told) -> None:
+        self._next_told = told
+        self._ear = self._timeline.at(told.at, self._on_told)
 
     def _on_told(self) -> None:
         told = self._next_told
