@@ -8,7 +8,7 @@ import pytest
 
 from voicepipe.core.events import Load, WorkKind
 from voicepipe.core.forecast import Forecaster
-from voicepipe.sim.service import MODEL, Times, load_service, preset_names
+from voicepipe.sim.service import MODEL, ServiceModel, Times, load_service, preset_names
 from voicepipe.sim.steps import ASR
 from voicepipe.sim.voice import NAME
 from voicepipe.sim.warm import warm_up
@@ -39,6 +39,14 @@ def test_what_conversations_ask_for_is_priced_afterwards(name: str) -> None:
 def test_without_texts_none_are_measured() -> None:
     warm = warm_up(Times(load_service("gpu"), Random(1)), 0)
     assert WorkKind.GENERATE not in {chunk.kind for chunk in warm.chunks}
+
+
+def test_what_nobody_can_ask_for_is_not_measured() -> None:
+    """As in a ledger whose clauses were all made in one piece."""
+    gpu = load_service("gpu")
+    short = ServiceModel(name="short", costs=tuple(cost for cost in gpu.costs if cost.variant != "later"))
+    warm = warm_up(Times(short, Random(1)), 0)
+    assert {chunk.load.variant for chunk in warm.chunks if chunk.kind is WorkKind.SPEAK} == {"first"}
 
 
 def test_a_turn_is_expected_to_take_the_sum_of_its_stages() -> None:

@@ -230,7 +230,7 @@ class Forecaster:
     def _note_size(self, key: CostKey, size: Size) -> None:
         place = (key.kind, key.variant)
         known = self._sizes.get(place)
-        if known is not None and known[0] == key:
+        if known is not None and (known[0] is key or known[0] == key):
             old = known[1]
             units = old.units + NEWEST_WEIGHT * (size.units - old.units)
             size = Size(units, old.context + NEWEST_WEIGHT * (size.context - old.context))

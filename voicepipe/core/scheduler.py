@@ -121,6 +121,8 @@ class _Lane:
         self.line = Queue(is_line=True)
         """Texts, and in a monolithic pool all generations, in the order in which they came; after the classes."""
         self._in_order = (*self.queues.values(), self.line)
+        self.background = self.queues[WorkClass.BACKGROUND]
+        self.foreground = [queue for klass, queue in self.queues.items() if klass is not WorkClass.BACKGROUND]
         self.running: dict[tuple[str, int], tuple[Work, float]] = {}
         """Each with when it was handed out."""
         self.last_ran = dict.fromkeys(WorkClass, (-inf, -inf))
@@ -137,7 +139,7 @@ class _Lane:
     def firsts(self, now: float) -> Iterator[Waiting]:
         """Of each queue, in the order of their classes."""
         for queue in self._in_order:
-            if queue and (waiting := queue.first(now)) is not None:
+            if queue.size and (waiting := queue.first(now)) is not None:
                 yield waiting
 
     def blocked_s(self, waiting: Waiting, now: float) -> tuple[float, float]:
@@ -171,7 +173,7 @@ class _Lane:
         return began
 
     def snapshot(self) -> LaneSnapshot:
-        queued = sum(map(len, (*self.queues.values(), self.line)))
+        queued = sum(queue.size for queue in self._in_order)
         return LaneSnapshot(len(self.running), queued, self.served, self.overruns)
 
 
@@ -313,9 +315,10 @@ class Scheduler:
     def next_deadline(self) -> float | None:
         """When a reservation lapses that holds background back. Until then time alone lets nothing run: slack
         only shrinks."""
-        if any(lane.has_room and (lane.queues[WorkClass.BACKGROUND] or lane.line) for lane in self._lanes.values()):
-            start = self._reservations.earliest()
-            return None if start is None else start + LAPSE_S
+        for lane in self._lanes.values():
+            if (lane.background.size or lane.line.size) and lane.has_room:
+                start = self._reservations.earliest()
+                return None if start is None else start + LAPSE_S
         return None
 
     def on_timer(self, now: float) -> list[SchedulerCommand]:
@@ -326,8 +329,7 @@ class Scheduler:
 
     def has_waiting(self, kind: WorkKind) -> bool:
         """Does anything wait for the lane of this kind? Background, which waits for slack, does not count."""
-        queues = self._lane_of[kind].queues
-        return any(queue for klass, queue in queues.items() if klass is not WorkClass.BACKGROUND)
+        return any(queue.size for queue in self._lane_of[kind].foreground)
 
     def spare_s(self, kind: WorkKind, session: str, now: float) -> float | None:
         """How long a turn of `session` may keep the lane of this kind before another started turn that waits there

@@ -45,7 +45,7 @@ class Habits:
     """Between a question and its answer, where that comes in time."""
     barge_in: float = 0.05
     """Begins before the answer has been heard."""
-    report_every_s: float = 1.0
+    report_every_s: float = 2.0
     """Playback that the client reports; 0: it reports none."""
     misheard: float = 0.12
     """The last word that a decode hears, while more of it is to come, is another one."""
