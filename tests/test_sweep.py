@@ -139,4 +139,6 @@ def test_texts_are_measured_in_every_number_of_rows() -> None:
     assert {load.variant for load in texts} == {"split", "prefill", "decode-1", "decode-2", "decode-3"}
     assert {load.units for load in texts if load.variant == text_variant(2)} == set(WRITING)
     assert all(load.model == pool.name for load in texts)
+    alone = [load.context / load.units for load in texts if load.variant == text_variant(1)]
+    assert max(alone) > 2 * min(alone), "what a long context costs is measured, not guessed"
     assert pool.leased == 0

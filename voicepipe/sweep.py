@@ -55,6 +55,8 @@ LONG_QUESTION = "Why is the sky blue during the day and red in the evening? Expl
 """Long enough to be read in chunks of several sizes, and to be answered at some length."""
 READING, WRITING = (4, 8, 16, 2), (1, 2, 4)
 """Tokens of a chunk."""
+LONG_TEXT = " ".join([LONG_QUESTION] * 10)
+"""Some two hundred tokens: what a long context costs can only be told with one."""
 CLAUSES = ("Sure.", "That is a good question.", "It takes about eight minutes in boiling water.")
 MAX_TOKENS = 16
 MAX_PIECES = 3
@@ -90,7 +92,7 @@ async def sweep(
             partial(_speak, meter, engines.tts),
         ]
         if engines.texts is not None:
-            parts.append(partial(_write_texts, meter, engines.texts))
+            parts += [partial(_write_texts, meter, engines.texts, first) for first in (LONG_QUESTION, LONG_TEXT)]
         for part in parts:
             if number == 0 or clock() < until:
                 await part()
@@ -169,16 +171,18 @@ async def way_to_clause(meter: Meter, llm: Llm, generation: Generation) -> tuple
     return way, clauses[0] if clauses else ""
 
 
-async def _write_texts(meter: Meter, pool: TextPool) -> None:
-    """Every number of texts that may be written at once, each in several sizes."""
-    request = TextRequest((SYSTEM, ChatMessage("user", LONG_QUESTION)), 4 * sum(WRITING) * pool.slots)
+async def _write_texts(meter: Meter, pool: TextPool, first: str) -> None:
+    """Every number of texts that may be written at once, each in several sizes; `first` is asked of the first."""
     texts: list[Text] = []
     try:
         for _ in range(pool.slots):
+            told = LONG_QUESTION if texts else first
+            request = TextRequest((SYSTEM, ChatMessage("user", told)), 4 * sum(WRITING) * pool.slots)
             text = pool.open(request)
             texts.append(text)
             while (size := text.next_size()).variant != "decode":
-                units = READING[len(texts) % len(READING)] if size.variant == "prefill" else size.units
+                chunk = max(READING) if told == LONG_TEXT else READING[len(texts) % len(READING)]
+                units = chunk if size.variant == "prefill" else size.units
                 load = Load(pool.name, min(units, size.units), size.context, size.variant)
                 step = partial(pool.step, (text,), round(load.units))
                 await meter.run(WorkKind.GENERATE, load, pool.placement, step)
@@ -191,7 +195,7 @@ async def _write_texts(meter: Meter, pool: TextPool) -> None:
 async def _write_rows(meter: Meter, pool: TextPool, texts: Sequence[Text]) -> None:
     for units in WRITING:
         context = sum(text.next_size().context for text in texts)
-        load = Load(pool.name, units, context, text_variant(len(texts)))
+        load = Load(pool.name, units, units * context, text_variant(len(texts)))
         steps, _ = await meter.run(WorkKind.GENERATE, load, pool.placement, partial(pool.step, tuple(texts), units))
         if any(step.finish for step in steps):
             meter.chunks.pop()  # it had less to do

@@ -74,16 +74,17 @@ def test_a_prompt_is_offered_in_several_sizes() -> None:
 
 
 def test_texts_are_written_together() -> None:
-    """Two tokens of one are the start; what rows attend to adds up; each number of rows has a price of its own."""
+    """Two tokens of one are the start; what rows attend to adds up, and does so with each token; each number of rows
+    has a price of its own."""
     one = background(slots=3)
     out = written(one, "a", "b", "c")
     assert out.idents == ("a", "b", "c")
     assert [(load.variant, load.units, load.context) for load in out.sizes] == [
         ("decode-1", 1, 10),
-        ("decode-1", 2, 10),
+        ("decode-1", 2, 20),
         ("decode-2", 1, 20),
         ("decode-3", 1, 30),
-        ("decode-3", 2, 30),
+        ("decode-3", 2, 60),
     ]
     assert out.start == 1
     rests = {ident: Rest("decode", 98, 12) for ident in "abc"}

@@ -95,6 +95,18 @@ def test_more_than_the_context_is_an_engine_error(steps: "LlamaSteps") -> None:
 LOGITS = np.log(np.array([0.05, 0.5, 0.15, 0.3], np.float32))
 
 
+@pytest.mark.parametrize(("top_k", "top_p"), [(0, 1.0), (40, 1.0), (0, 0.9), (0, 0.9999), (40, 0.9), (9_999, 0.5)])
+def test_what_is_kept_of_a_vocabulary_is_what_sorting_all_of_it_keeps(top_k: int, top_p: float) -> None:
+    """The likeliest `top_k`, and of those the fewest whose shares make up `top_p`."""
+    logits = np.random.default_rng(5).normal(0.0, 2.0, 5_000).astype(np.float32)
+    order = np.argsort(-logits, kind="stable")[: top_k or None]
+    shares = np.exp(logits[order].astype(np.float64))
+    if top_p < 1.0:
+        order = order[: int(np.searchsorted(np.cumsum(shares / shares.sum()), top_p)) + 1]
+    kept = llama.Sampler(chance(1.0, top_k=top_k, top_p=top_p))._kept(logits)
+    assert set(range(5_000) if kept is None else kept.tolist()) == set(order.tolist())
+
+
 def picks(one: "llama.Chance", count: int = 4_000) -> Counter[int]:
     sampler = llama.Sampler(one)
     return Counter(sampler.pick(LOGITS) for _ in range(count))

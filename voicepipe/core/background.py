@@ -37,7 +37,7 @@ class TextSettings:
     start_reading: int = 8
     start_writing: int = 2
     """The only size while the costs are not known."""
-    longest_s: float = 0.05
+    longest_s: float = 0.06
     """No larger size is offered than one whose bound keeps to this: somebody may begin to speak at any moment."""
     expected_s: float = 5.0
     """How long a text has its slot, before one has been seen."""
@@ -253,10 +253,13 @@ class Background:
         return self._chunk(idents, loads, settings.start_writing)
 
     def _loads(self, variant: str, sizes: tuple[int, ...], start: int, most: float, context: float) -> list[Load]:
-        """Up to twice the largest that has run. Sizes beyond what is left to do are that."""
+        """Up to twice the largest that has run. Sizes beyond what is left to do are that. Each token that is
+        written attends to the context anew."""
         trusted = max(start, 2 * self._seen.get(variant, 0.0))
         units = sorted({min(size, max(1.0, most)) for size in sizes if size <= trusted})
-        return [Load(self._settings.model, each, context, variant) for each in units]
+        times = [1.0 if variant == "prefill" else each for each in units]
+        model = self._settings.model
+        return [Load(model, each, n * context, variant) for each, n in zip(units, times, strict=True)]
 
     def _chunk(self, idents: tuple[str, ...], loads: list[Load], start_units: float) -> Generate:
         alone = [index for index, load in enumerate(loads) if text_rows(load.variant) == 1]

@@ -43,13 +43,33 @@ class Sampler:
 
     def pick(self, logits: Logits) -> int:
         """Of one row of logits."""
+        kept = self._kept(logits)
+        values = logits if kept is None else logits[kept]
+        up_to = np.cumsum(_softmax(values.astype(np.float64) / self._chance.temperature))
+        # What rounding has left of 1 belongs to the last one.
+        index = min(int(np.searchsorted(up_to, self._random.random(), side="right")), len(values) - 1)
+        return index if kept is None else int(kept[index])
+
+    def _kept(self, logits: Logits) -> NDArray[np.intp] | None:
+        """The tokens to draw from, the likeliest first: `top_k`, and of those the fewest that make up `top_p`.
+        None: all. To sort a whole vocabulary takes half as long as to compute a token: only what may be kept is."""
         chance = self._chance
-        kept = np.argsort(-logits, kind="stable")[: chance.top_k or None]
-        shares = _softmax(logits[kept].astype(np.float64))
-        enough = int(np.searchsorted(np.cumsum(shares), chance.top_p)) + 1
-        kept = kept[:enough]
-        shares = _softmax(logits[kept].astype(np.float64) / chance.temperature)
-        return int(kept[np.searchsorted(np.cumsum(shares), self._random.random() * shares.sum(), side="right")])
+        best = _likeliest(logits, chance.top_k) if 0 < chance.top_k < len(logits) else None
+        if chance.top_p >= 1.0:
+            return best
+        values = logits if best is None else logits[best]
+        total, count = _log_sum(values), min(LIKELY, len(values))
+        while True:
+            first = _likeliest(values, count)
+            up_to = np.cumsum(np.exp(values[first].astype(np.float64) - total))
+            enough = int(np.searchsorted(up_to, chance.top_p)) + 1
+            if enough <= count or count == len(values):
+                return first[:enough] if best is None else best[first[:enough]]
+            count = min(len(values), 16 * count)
+
+
+LIKELY = 256
+"""Tokens that mostly make up `top_p`."""
 
 
 class LlamaSteps:
@@ -145,6 +165,18 @@ class LlamaSteps:
 
 def _zeros(names: Sequence[str], size: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
     return {name: np.zeros(size, np.float32) for name in names}
+
+
+def _likeliest(logits: Logits, count: int) -> NDArray[np.intp]:
+    """So many, the likeliest first."""
+    found = np.argpartition(-logits, count - 1)[:count] if count < len(logits) else np.arange(len(logits))
+    return found[np.argsort(-logits[found], kind="stable")]
+
+
+def _log_sum(logits: Logits) -> float:
+    """log of the sum of exp."""
+    most = float(logits.max())
+    return most + float(np.log(np.exp(logits.astype(np.float64) - most).sum()))
 
 
 def _softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
