@@ -1,9 +1,10 @@
 """How far the simulator is from a server: the same calls to both, system gaps side by side.
 
 Regime: a real server with scripted engines, in real time, over WebSockets on loopback; several callers at once,
-whose instants are drawn beforehand. Work takes so long that no answer is ready at its commit: what is compared is
-made of service, of waiting for others and of hand-offs, and not of a send. Its ledger is what the service model is
-fitted to (`sim.calibrate`); the simulator plays the same calls with that model, with a few seeds for its draws.
+whose instants are drawn beforehand, and who send sound all the time, as microphones do. Work takes so long that no
+answer is ready at its commit: what is compared is made of service, of waiting for others and of hand-offs, and not
+of a send. Its ledger is what the service model is fitted to (`sim.calibrate`); the simulator plays the same calls
+with that model, with a few seeds for its draws.
 
 Compared is the system gap: from the commit to the first content at the socket. Intervals are 95 % bootstraps of the
 ratio of simulated to real, over whole sessions. Needs a quiet machine: what else runs on it delays the real one.
@@ -19,12 +20,12 @@ import json
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from zlib import crc32
 
+import numpy as np
 from arrivals import Call, Habits, arrivals
-from caller import LEAD_S, PACKET_S, noise
+from caller import LOUD, PACKET_S, RATE_HZ, Send, Voice, noise
 from caller import Played as RealPlayed
 from replies import scripted_engines
 from street import Books, walk
@@ -41,10 +42,14 @@ from voicepipe.sim.recogniser import Scripted
 from voicepipe.sim.replies import Reply
 from voicepipe.sim.scene import Scene, play
 from voicepipe.sim.service import ServiceModel, scripted
+from voicepipe.wire import messages as wire
+from voicepipe.wire.native import encode_client
 
 SESSIONS = 8.0
 SECONDS = 200.0
 FILL_S = 15.0
+UPLINK_S = 0.0005
+"""On loopback, from the end of a packet."""
 SEEDS = 10
 SAMPLES = 2000
 LETTERS = "bcdfghklmnprstvw"
@@ -86,8 +91,28 @@ def various(said: str, own: Reply, *, whole: bool) -> Reply:
     return Reply(f"This is a {word} reply.")
 
 
+async def stream(send: Send, call: Call, began: float, voice: Voice) -> None:
+    """As a microphone does: a packet every 20 ms, whether somebody speaks or not. Speech begins and ends where it
+    does, and not with a packet."""
+    clock = asyncio.get_running_loop().time
+    audio = wire.AudioFormat(rate=RATE_HZ, channels=1)
+    await send(encode_client(wire.SessionStart(audio=audio, protocol="voicepipe.v1")))
+    size = round(PACKET_S * RATE_HZ)
+    sound = np.random.default_rng(1).uniform(-LOUD, LOUD, size) * 32767
+    for number in range(round((call.end - call.at) / PACKET_S)):
+        begin = number * size
+        loud = np.zeros(size, bool)
+        for question in call.questions:
+            first, last = (round((at - call.at) * RATE_HZ) - begin for at in (question.begin, question.end))
+            loud[max(0, first) : max(0, min(size, last))] = True
+        await asyncio.sleep(began + call.at + (number + 1) * PACKET_S - clock())
+        pcm = np.where(loud, sound, 0.0).astype("<i2").tobytes()
+        await send(encode_client(wire.AudioFrame(0, begin, pcm)))
+    await send(encode_client(wire.SessionEnd()))
+
+
 def as_simulated(calls: Sequence[Call]) -> tuple[SimCall, ...]:
-    """What the same callers do, as the simulator has it. Sound leaves in whole packets, and each when it begins."""
+    """What the same callers do, as the simulator has it."""
     return tuple(
         SimCall(call.at, call.end, tuple(_utterance(call, index) for index in range(len(call.questions))))
         for call in calls
@@ -96,16 +121,10 @@ def as_simulated(calls: Sequence[Call]) -> tuple[SimCall, ...]:
 
 def _utterance(call: Call, index: int) -> Utterance:
     question = call.questions[index]
-    first = question.begin - LEAD_S
-
-    def on_grid(at: float) -> float:
-        return first + ceil((at - first) / PACKET_S - 1e-6) * PACKET_S
-
-    begin, end = on_grid(question.begin), on_grid(question.end)
     words = tuple(TRANSCRIPTS[index % len(TRANSCRIPTS)].rstrip("?").split())
-    never = (False,) * len(words)
+    never, ends = (False,) * len(words), (question.end,) * len(words)
     own = Reply(f"call {call.at} question {index}")
-    return Utterance(begin, end, words, (end,) * len(words), "?", never, never, False, (), 1e-4, own)
+    return Utterance(question.begin, question.end, words, ends, "?", never, never, False, (), 1e-4, own)
 
 
 def simulated(calls: Sequence[Call], service: ServiceModel, end: float, seed: int) -> dict[int, list[float]]:
@@ -119,7 +138,7 @@ def simulated(calls: Sequence[Call], service: ServiceModel, end: float, seed: in
         admission=CONFIG.admission,
         max_sessions=CONFIG.limits.max_sessions,
         ladder=CONFIG.ladder,
-        ears=Ears(packet_s=PACKET_S, uplink_s=0.0005 - PACKET_S, voiced_every_s=0.032),
+        ears=Ears(packet_s=PACKET_S, uplink_s=UPLINK_S, voiced_every_s=0.032),
         recogniser=Scripted(),
         reply_to=various,
         frame_s=0.02,
@@ -130,7 +149,7 @@ def simulated(calls: Sequence[Call], service: ServiceModel, end: float, seed: in
 def real(calls: Sequence[Call], end: float) -> tuple[RealPlayed, Ledger]:
     ledger = Ledger()
     load = lambda: scripted_engines(CONFIG)  # noqa: E731
-    return asyncio.run(walk(CONFIG, load, calls, noise, FILL_S, end, ledger)), ledger
+    return asyncio.run(walk(CONFIG, load, calls, noise, FILL_S, end, ledger, stream)), ledger
 
 
 def by_call(pairs: Iterable[tuple[int, TurnRecord | None]]) -> dict[int, list[float]]:

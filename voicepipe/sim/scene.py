@@ -47,7 +47,7 @@ from voicepipe.sim.machine import MakeMachine, SchedulerMachine, Site
 from voicepipe.sim.played import Asked, Played, Refused, Texts, became, refused
 from voicepipe.sim.recogniser import Recogniser, WordByWord
 from voicepipe.sim.replies import ReplyTo, reply_to
-from voicepipe.sim.service import MODEL, ServiceModel, Times, load_service
+from voicepipe.sim.service import MODEL, TEXTS, ServiceModel, Times, load_service
 from voicepipe.sim.talk import Talk
 from voicepipe.sim.texts import Tally, TextJob
 from voicepipe.sim.timeline import Timeline
@@ -74,7 +74,7 @@ class TextJobs:
     slots: int = 4
     """Of the model, for texts."""
     max_waiting: int = 16
-    longest_s: float = 0.05
+    longest_s: float = TEXTS.longest_s
     """The largest chunk that is offered for slack."""
     at: tuple[float, ...] = ()
     """Asked for at these instants, instead of at random."""

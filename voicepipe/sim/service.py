@@ -35,6 +35,7 @@ Quantiles = Annotated[tuple[NotNegative, ...], Meta(min_length=1)]
 Ratios = Annotated[tuple[Positive, ...], Meta(min_length=1)]
 
 TEXTS = TextSettings(model="")
+"""As the server has them."""
 PRESETS = Path(__file__).parent / "presets"
 
 

@@ -83,7 +83,7 @@ def _text_loads(manner: Manner, slots: int) -> Iterator[tuple[WorkKind, Load]]:
             yield WorkKind.GENERATE, Load(MODEL, tokens, context, "prefill")
         for rows in range(1, slots + 1):
             for tokens in manner.text_writing[:3]:
-                yield WorkKind.GENERATE, Load(MODEL, tokens, context * rows, text_variant(rows))
+                yield WorkKind.GENERATE, Load(MODEL, tokens, tokens * context * rows, text_variant(rows))
 
 
 def _way(times: Times, reply: Reply) -> Way:
