@@ -115,7 +115,7 @@ def _costs(chunks: Iterable[_Chunk]) -> Iterator[Cost]:
     seen: dict[tuple[WorkKind, str], list[Seen]] = defaultdict(list)
     for chunk in chunks:
         if chunk.whole and chunk.units:
-            kind = WorkKind.THINK if chunk.kind is WorkKind.WARM else chunk.kind
+            kind: WorkKind = WorkKind.THINK if chunk.kind is WorkKind.WARM else chunk.kind
             seen[kind, chunk.variant].append(Seen(chunk.units, chunk.context, chunk.finished - chunk.started))
     for (kind, variant), samples in sorted(seen.items()):
         if len(samples) >= LEAST:
