@@ -569,9 +569,8 @@ def test_packages_are_imported_where_they_are_at_home(module: Module) -> None:
     """Heavy and impure ones: each in the one file that is about it."""
     for target, _ in absolute_imports(module):
         homes = AT_HOME_IN.get(target.split(".")[0])
-        assert homes is None or any(fnmatchcase(module.name, home) for home in homes), (
-            f"{module.name} imports {target}"
-        )
+        at_home = homes is None or any(fnmatchcase(module.name, home) for home in homes)
+        assert at_home, f"{module.name} imports {target}"
 
 
 @EVERY_MODULE

@@ -29,6 +29,10 @@ class Setting:
     """More points and longer runs, for figures that are kept."""
     service: str = "gpu"
     """Where chunks take their time from: a model of service times by name, or the path of a calibrated one."""
+    shapes: str = ""
+    """Path of a TOML file with shapes of work, instead of those that come along (`fleet`)."""
+    trace: str = ""
+    """Path of a file with arrivals, a JSON object a line, instead of those made by chance (`fleet`)."""
 
 
 @dataclass(frozen=True, slots=True)
