@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from arrivals import Call
-from caller import Played, Voice, became, talk
+from caller import Played, Send, Voice, became, talk
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -24,6 +24,8 @@ from voicepipe.engines.base import Engines
 from voicepipe.recorders import Recorders
 
 END_S = 4.0
+
+Talk = Callable[[Send, Call, float, Voice], Awaitable[None]]
 
 
 class Books:
@@ -40,16 +42,24 @@ class Books:
 
 
 async def walk(
-    config: Config, load: Callable[[], Engines], calls: Sequence[Call], voice: Voice, begin: float, end: float
+    config: Config,
+    load: Callable[[], Engines],
+    calls: Sequence[Call],
+    voice: Voice,
+    begin: float,
+    end: float,
+    books: Books | None = None,
+    talk: Talk = talk,
 ) -> Played:
-    """Calls that arrive, and questions that end, in [begin, end) are counted."""
-    books = Books()
+    """Calls that arrive, and questions that end, in [begin, end) are counted. `books`: those that the server is to
+    keep. `talk`: what a caller does."""
+    books = books or Books()
     async with serving(config, load, recorders=Recorders((books,))) as served:
-        return await _walk(served, books, calls, voice, begin, end)
+        return await _walk(served, books, calls, voice, begin, end, talk)
 
 
 async def _walk(
-    served: Serving, books: Books, calls: Sequence[Call], voice: Voice, begin: float, end: float
+    served: Serving, books: Books, calls: Sequence[Call], voice: Voice, begin: float, end: float, talk: Talk
 ) -> Played:
     clock = asyncio.get_running_loop().time
     played, began, under_way = Played(), clock(), set[int]()

@@ -430,6 +430,7 @@ TESTED_ELSEWHERE = {
     "core.turn_state": "tests/core/test_turn.py",
     "core.waiting": "tests/core/test_scheduler.py",
     "engines.base": "tests/engines/test_contract.py",
+    "sim.house": "tests/sim/test_talk.py",
     "wire.messages": "tests/wire/test_native.py",
 }
 """Modules without a test file of their name, and the file that tests them."""

@@ -74,8 +74,8 @@ def test_a_prompt_is_offered_in_several_sizes() -> None:
 
 
 def test_texts_are_written_together() -> None:
-    """Two tokens of one are the start; what rows attend to adds up, and does so with each token; each number of rows
-    has a price of its own."""
+    """Two tokens of one are the start; what rows attend to adds up, with each token anew; each number of rows has a
+    price of its own."""
     one = background(slots=3)
     out = written(one, "a", "b", "c")
     assert out.idents == ("a", "b", "c")

@@ -227,6 +227,18 @@ def test_nothing_is_said_of_what_was_never_seen() -> None:
     assert set(model.snapshot().keys) == {DECODE}
 
 
+def test_mean_and_bound_come_together_and_a_key_alone() -> None:
+    """What is asked for every chunk, without walking through all that is known."""
+    model, rng = CostModel(), random.Random(1)
+    for _ in range(200):
+        size = any_size(rng)
+        model.on_chunk(PREFILL, size, line_s(size) * rng.uniform(0.9, 1.3))
+    size = Size(7.0, 300.0)
+    assert model.mean_and_bound_s(PREFILL, size) == (model.mean_s(PREFILL, size), model.bound_s(PREFILL, size))
+    assert model.cost(PREFILL) == model.snapshot().keys[PREFILL]
+    assert model.mean_and_bound_s(DECODE, size) is None and model.cost(DECODE) is None
+
+
 def test_the_first_chunk_is_a_profile() -> None:
     """Bounded by half as much again."""
     mean_s, bound_s = predicted(steady(1), PREFILL, ONE)

@@ -103,3 +103,19 @@ MARKUP = st.lists(st.sampled_from(MARKS), max_size=60).map("".join)
 def test_cuts_do_not_matter(text: str, cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(text)]
     assert events(*(text[a:b] for a, b in pairwise(edges))) == events(text)
+
+
+@given(st.text(st.sampled_from("ab1.,!?'()-_*~`[]\\<>|# \n。é🎉"), max_size=40))
+def test_words_in_one_piece_are_as_those_that_come_by_characters(text: str) -> None:
+    """A word without a mark in it is taken as it is; it must be one that the slow way leaves as it is."""
+    at_once, by_characters = Markup(), Markup()
+    slow = [event for char in text for event in by_characters.feed(char)]
+    assert [*at_once.feed(text), *at_once.flush()] == [*slow, *by_characters.flush()]
+
+
+@given(st.text(st.sampled_from("abz09.,;:?!'\"()/%$&+=@#-"), min_size=1, max_size=12))
+def test_a_plain_word_is_left_as_it_is_by_the_slow_way_too(word: str) -> None:
+    """Told apart by a pattern; a tick behind the word makes it go the slow way."""
+    markup = Markup()
+    plain, slow = markup._inline(word), markup._inline(f"{word}``")
+    assert plain == slow == word

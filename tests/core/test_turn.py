@@ -45,7 +45,7 @@ def test_before_anybody_has_spoken_nothing_is_the_matter() -> None:
     work = Work(1, "s", 1, 1, 0, WorkKind.THINK, WorkClass.STARTED)
     assert turns.span() is None
     assert turns.next_deadline() is None
-    assert turns.snapshot().phase is Phase.ENDED
+    assert turns.phase is turns.snapshot().phase is Phase.ENDED
     for commands in (
         turns.on_timer(1.0),
         turns.on_cancel(1.0),
@@ -69,6 +69,7 @@ def test_an_onset_opens_a_turn() -> None:
     """Numbered from 1; the recogniser hears from the onset on."""
     talk = Talk()
     assert talk.speak(0.0, start=3_200)[0] == SpeechStarted(1)
+    assert talk.turns.phase is Phase.HEARING
     span = talk.turns.span()
     assert span is not None and (span.turn, span.start, span.speech_samples) == (1, 3_200, 0)
     talk.voiced(0.25, 0.5)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from math import exp, isfinite, log, sqrt
+from math import exp, inf, log, sqrt
 from typing import Any
 
 from voicepipe.core.events import WorkKind
@@ -113,11 +113,11 @@ class CostModel:
 
     def on_chunk(self, key: CostKey, size: Size, service_s: float) -> None:
         """A chunk of this size took `service_s`."""
-        if key not in self._costs:
+        cost = self._costs.get(key)
+        if cost is None:
             self.seed([Sample(key, size, service_s)])
             return
         _check(size, service_s)
-        cost = self._costs[key]
         cost.tail.judge(service_s / cost.mean.at(size.units, size.context))
         cost.mean.fit(size.units, size.context, service_s)
 
@@ -140,6 +140,18 @@ class CostModel:
         """Never below the mean."""
         cost = self._costs.get(key)
         return None if cost is None else cost.mean.at(size.units, size.context) * cost.tail.ratio
+
+    def mean_and_bound_s(self, key: CostKey, size: Size) -> tuple[float, float] | None:
+        """Both of them."""
+        cost = self._costs.get(key)
+        if cost is None:
+            return None
+        mean_s = cost.mean.at(size.units, size.context)
+        return mean_s, mean_s * cost.tail.ratio
+
+    def cost(self, key: CostKey) -> KeyCost | None:
+        cost = self._costs.get(key)
+        return None if cost is None else cost.snapshot()
 
     def snapshot(self) -> CostSnapshot:
         return CostSnapshot({key: cost.snapshot() for key, cost in self._costs.items()})
@@ -170,8 +182,7 @@ class CostModel:
 
 
 def _check(size: Size, service_s: float) -> None:
-    values = (size.units, size.context, service_s)
-    assert all(isfinite(value) and value >= 0.0 for value in values), values
+    assert 0.0 <= size.units < inf and 0.0 <= size.context < inf and 0.0 <= service_s < inf, (size, service_s)
 
 
 class _Tail:
@@ -187,15 +198,15 @@ class _Tail:
         self._judged = _Counted(CHECKED_CHUNKS)
         self._since_widened = _Counted(CHECKED_CHUNKS)
         self._log = log(PROFILE_MARGIN)
+        self.ratio = exp(self._log)
+        """The bound in force, in means; at least 1."""
         self._gradients = 0.0
         """Sum of their squares since the start or the last widening: hardly more than the misses."""
         self.n = 0
         self.widened = 0
 
-    @property
-    def ratio(self) -> float:
-        """The bound in force, in means; at least 1."""
-        return exp(self._log)
+    def _become(self, logarithm: float) -> None:
+        self._log, self.ratio = logarithm, exp(logarithm)
 
     def learn(self, r: float) -> None:
         """A ratio for which there was no bound."""
@@ -203,7 +214,7 @@ class _Tail:
         gradient = (r > self.ratio) - self._miss_rate
         self._gradients += gradient**2
         step = max(LEAST_STEP, STEP / sqrt(max(self._gradients, 1.0)))
-        self._log = max(0.0, self._log + step * gradient)
+        self._become(max(0.0, self._log + step * gradient))
 
     def judge(self, r: float) -> None:
         """A ratio for which `ratio` was the bound."""
@@ -212,7 +223,7 @@ class _Tail:
         self._since_widened.append(missed)
         self.learn(r)
         if self._since_widened.true > _most_misses(self._miss_rate):
-            self._log += log(WIDENING)
+            self._become(self._log + log(WIDENING))
             self._since_widened = _Counted(CHECKED_CHUNKS)
             self._gradients = 0.0
             self.widened += 1
@@ -229,9 +240,10 @@ class _Tail:
     def load(cls, dumped: Mapping[str, Any], miss_rate: float) -> _Tail:
         tail = cls(miss_rate)
         tail.n = round(positive(dumped["n"]))
-        tail._log, tail._gradients = numbers([dumped["log"], dumped["gradients"]])
-        if tail._log < 0.0 or tail._gradients < 0.0:
+        logarithm, tail._gradients = numbers([dumped["log"], dumped["gradients"]])
+        if logarithm < 0.0 or tail._gradients < 0.0:
             raise ValueError("a bound below the mean, or a sum of squares below 0")
+        tail._become(logarithm)
         return tail
 
 

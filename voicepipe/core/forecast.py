@@ -121,6 +121,8 @@ class Forecaster:
         self._lanes = dict(lanes)
         self._costs = costs or CostModel()
         self._reading, self._thinking = _Typical(), _Typical()
+        self._keys: dict[tuple[WorkKind, str, str], CostKey] = {}
+        """By kind, model and variant."""
         self._sizes: dict[tuple[WorkKind, str], tuple[CostKey, Size]] = {}
         """Of each kind and variant: the key it was last seen with, and the typical size."""
 
@@ -163,22 +165,25 @@ class Forecaster:
     # asking
 
     def key(self, kind: WorkKind, load: Load) -> CostKey:
-        kind = _PRICED_AS.get(kind, kind)
-        return CostKey(kind, load.model, self._lanes.get(kind, ""), load.variant)
+        place = (kind, load.model, load.variant)
+        key = self._keys.get(place)
+        if key is None:
+            kind = _PRICED_AS.get(kind, kind)
+            key = self._keys[place] = CostKey(kind, load.model, self._lanes.get(kind, ""), load.variant)
+        return key
 
     def price(self, work: Work, load: Load, way: Way | None = None, *, others_wait: bool = False) -> Work:
         """The work with its load, its bound (0 while nothing of its key is known) and what must follow it. `way`:
         of the reply that a THINK belongs to, where that has no clause yet. `others_wait`: for the same lane."""
         if others_wait and load.variant == DECODE:
             load = replace(load, variant=COLD_DECODE)
-        key, size = self.key(work.kind, load), _size(load)
+        mean_s, bound_s = self._costs.mean_and_bound_s(self.key(work.kind, load), _size(load)) or (0.0, 0.0)
         remaining_s = 0.0
         if work.kind is WorkKind.FINAL:
-            remaining_s = self.outlook().left_s(Way())
+            remaining_s = self._ways().left_s(Way())
         elif work.kind is WorkKind.THINK and way is not None:
-            remaining_s = self.outlook().left_s(way.after(self._costs.mean_s(key, size) or 0.0))
-        bound_s, mean_s = self._costs.bound_s(key, size) or 0.0, self._costs.mean_s(key, size) or 0.0
-        return replace(work, load=load, bound_s=bound_s, expected_s=mean_s, remaining_s=remaining_s)
+            remaining_s = self._ways().left_s(way.after(mean_s))
+        return work.priced(load, bound_s, mean_s, remaining_s)
 
     def mean_s(self, kind: WorkKind, load: Load) -> float | None:
         """What such a chunk is expected to take; None while nothing of its key is known."""
@@ -196,8 +201,8 @@ class Forecaster:
 
     def outlook(self) -> Outlook:
         """What a turn that begins now is told."""
-        costs, first = self._costs.snapshot().keys, self._sizes.get((WorkKind.SPEAK, "first"))
-        audio = None if first is None else costs[first[0]]
+        first = self._sizes.get((WorkKind.SPEAK, "first"))
+        audio = None if first is None else self._costs.cost(first[0])
         finals = (self._bound_s(*place) for place in self._sizes if place[0] is WorkKind.FINAL)
         think = WorkKind.THINK
         return Outlook(
@@ -217,10 +222,15 @@ class Forecaster:
 
     # inner
 
+    def _ways(self) -> Outlook:
+        """The part of it that replies without a clause are priced by."""
+        audio_s = self._mean_s(WorkKind.SPEAK, "first")
+        return Outlook(reading_s=self._reading.value, thinking_s=self._thinking.value, audio_s=audio_s)
+
     def _note_size(self, key: CostKey, size: Size) -> None:
         place = (key.kind, key.variant)
         known = self._sizes.get(place)
-        if known is not None and known[0] == key:
+        if known is not None and (known[0] is key or known[0] == key):
             old = known[1]
             units = old.units + NEWEST_WEIGHT * (size.units - old.units)
             size = Size(units, old.context + NEWEST_WEIGHT * (size.context - old.context))

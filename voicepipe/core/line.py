@@ -19,6 +19,8 @@ LEAST_SCALE = 0.1
 LEAST_SHARE = 0.1
 """No mean is below this share of the average chunk: the line may lead below 0, and errors are relative to it."""
 
+_LEAK = (1.0 - FORGETTING) * ANCHOR
+
 Row = tuple[float, float, float]
 
 
@@ -55,7 +57,10 @@ class Line:
 
     def at(self, units: float, context: float) -> float:
         """Seconds; positive."""
-        return self._at(self._row(units, context)) * self._unit_s
+        a, b, c = self._weights
+        _, unit, token = self._scales
+        value = a + b * (units / unit if unit else 0.0) + c * (context / token if token else 0.0)
+        return max(value, LEAST_SHARE * self._average) * self._unit_s
 
     def fit(
         self, units: float, context: float, service_s: float, *, outlier: float = OUTLIER, censored: bool = False
@@ -71,11 +76,14 @@ class Line:
         if service > self._average or not censored:
             self._average = max(self._average + (1.0 - FORGETTING) * (service - self._average), 1e-6)
         error = (service - _dot(self._weights, row)) / mean
-        scaled = [value / mean for value in row]
-        for i, line in enumerate(self._information):
-            for j in range(3):
-                line[j] = FORGETTING * line[j] + scaled[i] * scaled[j]
-            line[i] += (1.0 - FORGETTING) * ANCHOR
+        scaled = (1.0 / mean, row[1] / mean, row[2] / mean)
+        for line, value in zip(self._information, scaled, strict=True):
+            line[0] = FORGETTING * line[0] + value * scaled[0]
+            line[1] = FORGETTING * line[1] + value * scaled[1]
+            line[2] = FORGETTING * line[2] + value * scaled[2]
+        self._information[0][0] += _LEAK
+        self._information[1][1] += _LEAK
+        self._information[2][2] += _LEAK
         gain = _solve(self._information, scaled)
         weights = [weight + g * error for weight, g in zip(self._weights, gain, strict=True)]
         self._weights = weights if min(weights[1:]) >= 0.0 else _not_falling(self._information, weights)
@@ -124,18 +132,18 @@ def _dot(a: Sequence[float], b: Sequence[float]) -> float:
 def _solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
     """x of `matrix @ x = right`, for a symmetric matrix whose eigenvalues are at least `ANCHOR`: so then are the
     pivots, and what rounding has taken from one is put back."""
-    rows = [[*line, value] for line, value in zip(matrix, right, strict=True)]
-    for i, pivot_row in enumerate(rows):
-        pivot_row[i] = max(pivot_row[i], ANCHOR)
-        for row in rows[i + 1 :]:
-            factor = row[i] / pivot_row[i]
-            for j in range(i, 4):
-                row[j] -= factor * pivot_row[j]
-    x = [0.0, 0.0, 0.0]
-    for i in (2, 1, 0):
-        known = sum(rows[i][j] * x[j] for j in range(i + 1, 3))
-        x[i] = (rows[i][3] - known) / rows[i][i]
-    return x
+    (a, b, c), (d, e, f), (g, h, i) = matrix
+    x, y, z = right
+    a = max(a, ANCHOR)
+    factor = d / a
+    e, f, y = max(e - factor * b, ANCHOR), f - factor * c, y - factor * x
+    factor = g / a
+    h, i, z = h - factor * b, i - factor * c, z - factor * x
+    factor = h / e
+    i, z = max(i - factor * f, ANCHOR), z - factor * y
+    z /= i
+    y = (y - f * z) / e
+    return [(x - (b * y + c * z)) / a, y, z]
 
 
 def _not_falling(information: Sequence[Sequence[float]], weights: Sequence[float]) -> list[float]:

@@ -1,7 +1,7 @@
 """From the Markdown that language models write to the words that a voice should say.
 
-Works one character at a time, so what comes out does not depend on how the text was cut into deltas. A word
-is known when the white space after it comes; no decision waits for more than that.
+Decides nothing before a word has ended, so what comes out does not depend on how the text was cut into deltas. A
+word is known when the white space after it comes; no decision waits for more than that.
 
 Dropped: emphasis marks, heading marks, bullets, quote marks, rules, table lines, link targets, fenced code,
 emoji, and what a model thinks aloud between <think> and </think>. Kept: the text of links and images, the
@@ -23,6 +23,9 @@ CJK_ENDS = frozenset("。！？；、，")
 
 _ESCAPABLE = frozenset("\\`*_{}[]()#+-.!|~<>\"'$%&,/:;=?@^")
 _BULLETS = frozenset("-*+•‣◦–")
+_RUNS = re.compile(r"\n|[^\S\n]+|\S+")
+_PLAIN = re.compile(r"[A-Za-z0-9.,;:?!'\"()/%$&+=@#-]+")
+"""A word in which nothing can be a mark."""
 _RULE = re.compile(r"([-*_=])\1{2,}")
 _TABLE_RULE = re.compile(r":?-+:?")
 _NUMBER = re.compile(r"\d{1,3}[.)]")
@@ -64,6 +67,9 @@ class Markup:
 
     def __init__(self) -> None:
         self._word: list[str] = []
+        """In pieces, as they came."""
+        self._length = 0
+        """Of all of them."""
         self._skip = _Skip.NOTHING
         self._fence = ""
         self._at_start = True
@@ -75,18 +81,27 @@ class Markup:
         self._after_digit = False
 
     def feed(self, text: str) -> Iterator[Event]:
-        for char in text:
-            if char == "\n":
+        for run in _RUNS.findall(text):
+            if run == "\n":
                 yield from self._end_word()
                 yield from self._end_line()
-            elif char.isspace():
+            elif run.isspace():
                 yield from self._end_word()
                 self._glued = False
+            elif run.isascii() and self._length + len(run) < WORD_CHARS_MAX:
+                self._word.append(run)
+                self._length += len(run)
             else:
-                self._word.append(char)
-                if char in CJK_ENDS or len(self._word) == WORD_CHARS_MAX:
-                    yield from self._end_word()
-                    self._glued = True
+                yield from self._feed_word(run)
+
+    def _feed_word(self, run: str) -> Iterator[Event]:
+        """What may hold the end of a word without white space."""
+        for char in run:
+            self._word.append(char)
+            self._length += 1
+            if char in CJK_ENDS or self._length == WORD_CHARS_MAX:
+                yield from self._end_word()
+                self._glued = True
 
     def flush(self) -> Iterator[Event]:
         yield from self._end_word()
@@ -103,10 +118,12 @@ class Markup:
             yield Mark.LINE
 
     def _end_word(self) -> Iterator[Event]:
+        if not self._word:
+            return
         raw = "".join(self._word)
         self._word.clear()
-        if raw:
-            raw = self._unskipped(raw)
+        self._length = 0
+        raw = self._unskipped(raw)
         if raw and self._at_start:
             raw = self._block(raw)
         if not raw:
@@ -173,6 +190,8 @@ class Markup:
         """A word without emphasis, code ticks, link targets, escapes and emoji."""
         if raw == "*" and self._after_digit and not self._code:
             return raw  # a product, not a mark
+        if not (self._target or self._code) and _PLAIN.fullmatch(raw):
+            return raw
         out: list[str] = []
         i = 0
         while i < len(raw):

@@ -104,11 +104,14 @@ class Speaker:
     def __init__(self, patience: Patience) -> None:
         self._point = patience
         self._stretch = 1.0
+        self.patience = patience
+        """At present."""
 
-    @property
-    def patience(self) -> Patience:
-        point, stretch = self._point, self._stretch
-        return replace(
+    def _become(self, stretch: float) -> None:
+        if stretch == self._stretch:
+            return
+        self._stretch, point = stretch, self._point
+        self.patience = replace(
             point,
             steps=tuple((at_least, stretch * silence_s) for at_least, silence_s in point.steps),
             open_s=stretch * point.open_s,
@@ -123,10 +126,10 @@ class Speaker:
             asked_s = min(asked_s, self._point.quiet_s)
         wanted = LONGER * pause_s / asked_s
         if wanted <= self._point.most_stretch:
-            self._stretch = max(self._stretch, wanted)
+            self._become(max(self._stretch, wanted))
 
     def on_clean_turn(self) -> None:
-        self._stretch = max(1.0, RELAX * self._stretch)
+        self._become(max(1.0, RELAX * self._stretch))
 
 
 STATEMENT_WORDS = 3

@@ -177,7 +177,7 @@ class Reply:
         no_clause_yet = self.way.clause_characters is None
         if no_clause_yet:
             self.way = self.way.after(service_s)
-        if text or finished:  # else it still reads
+        if (text or finished) and not self.way.has_token:  # else it still reads
             self._ledger.on_llm_first(now)
             self.way = replace(self.way, has_token=True)
         if text.strip():

@@ -120,6 +120,9 @@ class _Lane:
         self.queues = {klass: Queue() for klass in WorkClass}
         self.line = Queue(is_line=True)
         """Texts, and in a monolithic pool all generations, in the order in which they came; after the classes."""
+        self._in_order = (*self.queues.values(), self.line)
+        self.background = self.queues[WorkClass.BACKGROUND]
+        self.foreground = [queue for klass, queue in self.queues.items() if klass is not WorkClass.BACKGROUND]
         self.running: dict[tuple[str, int], tuple[Work, float]] = {}
         """Each with when it was handed out."""
         self.last_ran = dict.fromkeys(WorkClass, (-inf, -inf))
@@ -135,8 +138,8 @@ class _Lane:
 
     def firsts(self, now: float) -> Iterator[Waiting]:
         """Of each queue, in the order of their classes."""
-        for queue in (*self.queues.values(), self.line):
-            if queue and (waiting := queue.first(now)) is not None:
+        for queue in self._in_order:
+            if queue.size and (waiting := queue.first(now)) is not None:
                 yield waiting
 
     def blocked_s(self, waiting: Waiting, now: float) -> tuple[float, float]:
@@ -145,15 +148,20 @@ class _Lane:
         klass, background = waiting.work.klass, WorkClass.BACKGROUND
         if klass is background:
             return 0.0, 0.0
-        spans = (span for other, span in self.last_ran.items() if klass < other < background)
-        speculative_s = sum(max(0.0, ended - max(waiting.queued, began)) for began, ended in spans)
+        speculative_s = 0.0
+        for other, (began, ended) in self.last_ran.items():
+            if klass < other < background and ended > waiting.queued:
+                speculative_s += ended - max(waiting.queued, began)
         background_s = self.background_until(now) - waiting.background_s
         return speculative_s + background_s, background_s
 
     def background_until(self, now: float) -> float:
         """How long background has run, chunks that still do included."""
-        running = (now - began for work, began in self.running.values() if work.klass is WorkClass.BACKGROUND)
-        return self.background_s + sum(running)
+        until_s = self.background_s
+        for work, began in self.running.values():
+            if work.klass is WorkClass.BACKGROUND:
+                until_s += now - began
+        return until_s
 
     def ended(self, work: Work, now: float) -> float:
         """A chunk has; when it was handed out."""
@@ -165,7 +173,7 @@ class _Lane:
         return began
 
     def snapshot(self) -> LaneSnapshot:
-        queued = sum(map(len, (*self.queues.values(), self.line)))
+        queued = sum(queue.size for queue in self._in_order)
         return LaneSnapshot(len(self.running), queued, self.served, self.overruns)
 
 
@@ -307,9 +315,10 @@ class Scheduler:
     def next_deadline(self) -> float | None:
         """When a reservation lapses that holds background back. Until then time alone lets nothing run: slack
         only shrinks."""
-        if any(lane.has_room and (lane.queues[WorkClass.BACKGROUND] or lane.line) for lane in self._lanes.values()):
-            start = self._reservations.earliest()
-            return None if start is None else start + LAPSE_S
+        for lane in self._lanes.values():
+            if (lane.background.size or lane.line.size) and lane.has_room:
+                start = self._reservations.earliest()
+                return None if start is None else start + LAPSE_S
         return None
 
     def on_timer(self, now: float) -> list[SchedulerCommand]:
@@ -320,8 +329,7 @@ class Scheduler:
 
     def has_waiting(self, kind: WorkKind) -> bool:
         """Does anything wait for the lane of this kind? Background, which waits for slack, does not count."""
-        queues = self._lane_of[kind].queues
-        return any(queue for klass, queue in queues.items() if klass is not WorkClass.BACKGROUND)
+        return any(queue.size for queue in self._lane_of[kind].foreground)
 
     def spare_s(self, kind: WorkKind, session: str, now: float) -> float | None:
         """How long a turn of `session` may keep the lane of this kind before another started turn that waits there

@@ -302,11 +302,13 @@ class Turns:
         turn = self._turn
         if turn is None or turn.phase is Phase.ENDED:
             return None
-        deadlines = [turn.reply.next_deadline() if turn.reply is not None else None]
+        deadline = None if turn.reply is None else turn.reply.next_deadline()
         if turn.owed is not None:
-            deadlines.append(turn.progress + self._settings.engine_timeout_s)
-        deadlines += [self._ladder.acknowledge_at(turn, self.epoch), self._ladder.refuse_at(turn)]
-        return min((d for d in deadlines if d is not None), default=None)
+            deadline = _earlier(deadline, turn.progress + self._settings.engine_timeout_s)
+        if turn.phase is Phase.COMMITTED:
+            deadline = _earlier(deadline, self._ladder.acknowledge_at(turn, self.epoch))
+            deadline = _earlier(deadline, self._ladder.refuse_at(turn))
+        return deadline
 
     def on_timer(self, now: float) -> list[TurnCommand]:
         turn = self._turn
@@ -516,3 +518,10 @@ class Turns:
         self._barge_in.forget()
         turn = self._turn
         return [] if turn is None or turn.phase is Phase.ENDED else self._closing.make_way(turn, now)
+
+
+def _earlier(one: float | None, other: float | None) -> float | None:
+    """Of two instants of which either may never come."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)

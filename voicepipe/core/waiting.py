@@ -67,14 +67,15 @@ class Queue:
         """Per session, what is in time and would pass an earlier work of its own that is late."""
         self._due: dict[str, dict[int, Waiting]] = {}
         """Per session and by serial number, all that has a deadline."""
-        self._living = 0
+        self.size = 0
+        """What waits: read where a call would be felt."""
 
     def __len__(self) -> int:
-        return self._living
+        return self.size
 
     def push(self, waiting: Waiting) -> None:
         waiting.queue = self
-        self._living += 1
+        self.size += 1
         start = inf if self._is_line else latest_start(waiting.work)
         if start == inf:
             place = waiting.queued if waiting.place is None else waiting.place
@@ -87,18 +88,19 @@ class Queue:
     def remove(self, waiting: Waiting) -> None:
         assert waiting.queue is self
         waiting.queue = None
-        self._living -= 1
+        self.size -= 1
         session = waiting.work.session
-        due = self._due.get(session, {})
-        due.pop(waiting.serial, None)
-        if not due:
-            self._due.pop(session, None)
-        for entry in self._behind.pop(session, []):
-            if entry[-1].queue is self:
-                heappush(self._timed, entry)
-        heaps = (self._timed, self._untimed, self._late)
-        if sum(map(len, heaps)) > 2 * self._living + 16:
-            for heap in heaps:
+        due = self._due.get(session)
+        if due is not None:
+            due.pop(waiting.serial, None)
+            if not due:
+                del self._due[session]
+        if self._behind:
+            for entry in self._behind.pop(session, []):
+                if entry[-1].queue is self:
+                    heappush(self._timed, entry)
+        if len(self._timed) + len(self._untimed) + len(self._late) > 2 * self.size + 16:
+            for heap in (self._timed, self._untimed, self._late):
                 heap[:] = [entry for entry in heap if entry[-1].queue is self]
                 heapify(heap)
 

@@ -19,6 +19,8 @@ from voicepipe.sim.replies import REPLIES, Reply
 Range = tuple[float, float]
 """Drawn from evenly."""
 
+ENOUGH_S = 1.2
+"""Of an answer, that is heard before somebody barges in: who speaks again sooner goes on with the same turn."""
 LEAD_S = 0.3
 """From the connection to the first word, at the least."""
 
@@ -43,7 +45,7 @@ class Habits:
     """Between a question and its answer, where that comes in time."""
     barge_in: float = 0.05
     """Begins before the answer has been heard."""
-    report_every_s: float = 0.5
+    report_every_s: float = 2.0
     """Playback that the client reports; 0: it reports none."""
     misheard: float = 0.12
     """The last word that a decode hears, while more of it is to come, is another one."""
@@ -101,7 +103,9 @@ def mean_session_s(habits: Habits) -> float:
     turns, words = sum(habits.turns) / 2, sum(habits.words) / 2
     said_s = words / (sum(habits.words_per_s) / 2)
     answer_s = sum(reply.seconds for reply in REPLIES) / len(REPLIES)
-    heard_s = (1.0 - habits.barge_in) * (answer_s + sum(habits.thought_s) / 2) + habits.barge_in * answer_s / 2
+    heard_s = (1.0 - habits.barge_in) * (answer_s + sum(habits.thought_s) / 2) + habits.barge_in * max(
+        ENOUGH_S, answer_s / 2
+    )
     return LEAD_S + turns * (said_s + habits.gap_s + heard_s)
 
 
@@ -150,7 +154,8 @@ def _call(at: float, drawer: _Drawer) -> Call:
         said.append(utterance)
         answer_s, thought_s = utterance.reply.seconds, chance.uniform(*habits.thought_s)
         share = chance.uniform(0.2, 0.8)
-        heard_s = share * answer_s if drawer.is_so(habits.barge_in) else answer_s + thought_s
+        barges_in = drawer.is_so(habits.barge_in)
+        heard_s = max(ENOUGH_S, share * answer_s) if barges_in else answer_s + thought_s
         begin = utterance.end + habits.gap_s + heard_s
     return Call(at, begin, tuple(said), habits.report_every_s)
 
@@ -200,7 +205,7 @@ def _question(words: int, chance: Random) -> tuple[str, ...]:
     return (chance.choice(_FIRST), *(chance.choice(_WORDS) for _ in range(words - 1)))
 
 
-_FIRST = ("What", "Where", "When", "Tell", "Show", "Find")
+_FIRST = ("What", "Where", "Who", "Tell", "Show", "Find")
 _WORDS = (
     "many people play outside near old town during long winter evenings walk home after work together "
     "every second sunday listen music visit cheap trains leave north platform early tomorrow tickets"

@@ -36,7 +36,7 @@ HOLD = round(LullSettings().hold_s * RATE_HZ)
 ONSET_FRAMES = 2
 PRE_ROLL = round(EndpointSettings().pre_roll_s * RATE_HZ)
 FORGET = round(EndpointSettings().forget_s * RATE_HZ)
-LAST_QUIET = round(0.24 * RATE_HZ)
+LAST_QUIET = round(0.2 * RATE_HZ)
 """Longer quiet decides nothing: the longest that an operating point asks for is 0.17 s."""
 NOTICED_S = (-0.064, 0.25)
 """Quiet that began so long before the detector's first silent frame is what it noticed (`voicepipe.ears`)."""
@@ -48,7 +48,7 @@ class Ears:
     uplink_s: float = 0.001
     """From the end of a packet to its arrival."""
     frame_samples: int = 512
-    voiced_every_s: float = 0.256
+    voiced_every_s: float = 0.32
     """How often it is told that speech goes on, 0.25 s after it has begun; the server does with every frame."""
 
 
@@ -57,8 +57,8 @@ class Told(NamedTuple):
     event: EndpointEvent
     spoken_at: float
     """When its sample was spoken, as far as arrival shows."""
-    heard: bool
-    """By the detector, so that there is a chunk of it."""
+    early: bool = False
+    """It means nothing but over a reply."""
 
 
 _FIRST_FRAMES = (3, 4, 6, 8)
@@ -76,6 +76,9 @@ class Listener:
         """The first silent frame behind the newest speech."""
         self._quiet_from = 0
         self._listen_s = 0.0
+        self._every = max(1, round(ears.voiced_every_s * RATE_HZ / ears.frame_samples)) * ears.frame_samples
+        self._voiced_since = self._next_mark = 0
+        """Where the present speech began, and the next sample at which it is told that it goes on."""
 
     def newest(self, now: float) -> int:
         """The sample up to which sound has arrived."""
@@ -86,30 +89,30 @@ class Listener:
         """When it was spoken."""
         return self._origin + sample / RATE_HZ
 
-    def told(self, said: Utterance, listen_s: float) -> list[Told]:
+    def told(self, said: Utterance, listen_s: float, *, over_reply: bool = True) -> list[Told]:
         """All up to 0.3 s behind the end of an utterance, in the order in which it is told. `listen_s`: from the
-        arrival of a frame until it has been listened to."""
+        arrival of a frame until it has been listened to. `over_reply`: what may interrupt one is told early, as is
+        what may take a commit back."""
         self._listen_s = listen_s
-        told: list[Told] = []
-        begin, resumes = said.begin, False
-        for gap in (*said.gaps, None):
-            end = said.end if gap is None else gap.begin
-            lasts = gap is None or gap.noticed_s > 0.0
-            told += self._speech(begin, end, resumes=resumes, new=begin == said.begin or resumes)
-            if lasts:
-                noticed_s = said.noticed_s if gap is None else gap.noticed_s
-                until = said.end + 10.0 if gap is None else gap.end
-                told += self._pause(noticed_s, until)
-            if gap is not None:
-                begin, resumes = gap.end, lasts
-                told += self._swell(begin)
+        first = self._first_frame(said.begin)
+        resumes = self._paused_at > 0 and first - self._paused_at <= FORGET
+        told = self._begin(said.begin, resumes=resumes, early=over_reply)
+        for gap in said.gaps:
+            told += self._stretch(gap.begin)
+            if gap.noticed_s:
+                told += self._pause(gap.noticed_s, gap.end)
+                told += self._begin(gap.end, resumes=True, early=True)
+            else:
+                told += self._swell(gap.end)
+        told += self._stretch(said.end)
+        told += self._pause(said.noticed_s, None)
         told.sort(key=_at)
         return told
 
     def silence(self) -> Iterator[Told]:
         """What follows, if nobody speaks."""
         frame = self._ears.frame_samples
-        for samples in range(_SILENT_FRAMES * frame, FORGET + frame, frame):
+        for samples in range((_SILENT_FRAMES + 1) * frame, FORGET + frame + 1, frame):
             yield self._detected(Silence(samples), self._paused_at + samples)
 
     def hearing(self, told: Told, begin_s: float, end_s: float) -> Hearing:
@@ -121,43 +124,55 @@ class Listener:
 
     # inner
 
-    def _speech(self, begin: float, end: float, *, resumes: bool, new: bool) -> list[Told]:
-        """A stretch without a gap. `new`: the detector has to notice it; else it never noticed the gap before."""
-        ears, frame = self._ears, self._ears.frame_samples
-        first = ceil(self._sample(begin) / frame) * frame
-        told = []
-        if new:
-            heard = first + ONSET_FRAMES * frame
-            start = Resumed(first) if resumes else Onset(max(first - PRE_ROLL, self._paused_at))
-            told += [self._detected(start, heard), self._detected(Voiced(heard - first, heard), heard)]
-            if not resumes:
-                told += self._swell(begin)
-            self._voiced_since = first
-        self._quiet_from = ceil(self._sample(end) / BLOCK) * BLOCK
-        since, last = self._voiced_since, self._quiet_from
-        marks = [since + frame * number for number in _FIRST_FRAMES] if new else []
-        every = round(ears.voiced_every_s * RATE_HZ / frame) * frame
-        marks += range(since + every * max(1, ceil((first - since + 1) / every)), last, every)
-        told += [self._detected(Voiced(at - since, at), at) for at in sorted(set(marks)) if first < at < last]
-        lull = self._quiet_from + HOLD
-        return [*told, self._seen(Lull(self._quiet_from, lull), lull, self._quiet_from)]
+    def _begin(self, begin: float, *, resumes: bool, early: bool) -> list[Told]:
+        """The detector notices speech."""
+        frame, first = self._ears.frame_samples, self._first_frame(begin)
+        heard = first + ONSET_FRAMES * frame
+        start = Resumed(first) if resumes else Onset(max(first - PRE_ROLL, self._paused_at))
+        self._voiced_since, self._next_mark = first, first + self._every
+        while self._next_mark <= heard:
+            self._next_mark += self._every
+        told = [
+            *self._swell(begin),
+            self._detected(start, heard),
+            self._detected(Voiced(heard - first, heard), heard),
+        ]
+        if early:
+            ends = (first + frame * number for number in _FIRST_FRAMES)
+            told += [self._detected(Voiced(at - first, at), at, early=True) for at in ends]
+        return told
 
-    def _pause(self, noticed_s: float, until: float) -> list[Told]:
+    def _stretch(self, end: float) -> list[Told]:
+        """Speech goes on until the sound falls away."""
+        quiet_from = self._quiet_from = ceil(self._sample(end) / BLOCK) * BLOCK
+        lull = quiet_from + HOLD
+        return [*self._voiced(quiet_from), self._seen(Lull(quiet_from, lull), lull, quiet_from)]
+
+    def _voiced(self, upto: int) -> Iterator[Told]:
+        """Speech goes on."""
+        while self._next_mark <= upto:
+            at, self._next_mark = self._next_mark, self._next_mark + self._every
+            yield self._detected(Voiced(at - self._voiced_since, at), at)
+
+    def _pause(self, noticed_s: float, until: float | None) -> list[Told]:
+        """The detector notices silence, and somebody goes on at `until`; None: nobody knows when."""
         frame, quiet_from = self._ears.frame_samples, self._quiet_from
-        at = ceil((quiet_from + round(noticed_s * RATE_HZ)) / frame) * frame
-        self._paused_at = at
-        end = self._sample(until)
+        at = self._paused_at = ceil((quiet_from + round(noticed_s * RATE_HZ)) / frame) * frame
         least_s, most_s = NOTICED_S
         spoken = quiet_from if least_s <= (at - quiet_from) / RATE_HZ <= most_s else at
-        told = [self._detected(SoftEnd(at), at + frame, spoken)]
-        # Where it goes on within the pause, every frame until then counts.
-        silent = min(_SILENT_FRAMES * frame, end - at) if end > at + FORGET else end - at
-        told += [self._detected(Silence(samples), at + samples) for samples in range(frame, silent, frame)]
-        first = ceil((quiet_from + HOLD) / self._packet) * self._packet
-        for packet in range(first, min(quiet_from + LAST_QUIET, end), self._packet):
-            block = packet // BLOCK * BLOCK
-            told.append(self._seen(Quiet(block - quiet_from), packet, packet))
+        told = [*self._voiced(at), self._detected(SoftEnd(at), at + frame, spoken)]
+        last = _SILENT_FRAMES * frame if until is None else self._first_frame(until) - at
+        told += [self._detected(Silence(samples), at + samples) for samples in range(frame, last + 1, frame)]
+        end = quiet_from + LAST_QUIET if until is None else min(quiet_from + LAST_QUIET, self._sample(until))
+        before = max(quiet_from + HOLD, at + frame - self._packet)  # the last one that is known in the soft end
+        for packet in range(ceil(before / self._packet) * self._packet, end, self._packet):
+            told.append(self._seen(Quiet(packet // BLOCK * BLOCK - quiet_from), packet, packet))
         return told
+
+    def _first_frame(self, when: float) -> int:
+        """Of speech that begins then."""
+        frame = self._ears.frame_samples
+        return ceil(self._sample(when) / frame) * frame
 
     def _swell(self, at: float) -> list[Told]:
         block = floor(self._sample(at) / BLOCK) * BLOCK
@@ -174,14 +189,16 @@ class Listener:
         return self._origin + sample / RATE_HZ + self._ears.uplink_s
 
     def _seen(self, event: EndpointEvent, needed: int, about: int) -> Told:
-        return Told(self._arrives(needed), event, self._spoken(about), heard=False)
+        return Told(self._arrives(needed), event, self._spoken(about))
 
-    def _detected(self, event: EndpointEvent, needed: int, about: int | None = None) -> Told:
+    def _detected(
+        self, event: EndpointEvent, needed: int, about: int | None = None, *, early: bool = False
+    ) -> Told:
         spoken = self._spoken(needed if about is None else about)
-        return Told(self._arrives(needed) + self._listen_s, event, spoken, heard=True)
+        return Told(self._arrives(needed) + self._listen_s, event, spoken, early)
 
 
-_SILENT_FRAMES = 10
+_SILENT_FRAMES = 9
 """Of a pause, that are told in any case: 0.3 s."""
 
 

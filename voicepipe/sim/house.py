@@ -12,6 +12,7 @@ from voicepipe.core.turn_state import TurnSettings
 from voicepipe.sim.ears import Ears
 from voicepipe.sim.machine import Machine
 from voicepipe.sim.recogniser import Recogniser
+from voicepipe.sim.replies import ReplyTo
 from voicepipe.sim.service import Manner, Times
 from voicepipe.sim.timeline import Timeline
 
@@ -26,6 +27,7 @@ class House:
     settings: TurnSettings
     ears: Ears
     recogniser: Recogniser
+    reply_to: ReplyTo
     level: Callable[[], Level]
     """What is given up at present, because of overload."""
     on_record: Callable[[str, TurnRecord], None]

@@ -120,6 +120,7 @@ class SchedulerMachine:
         self._site = site
         self._timeline = site.timeline
         self._times = site.times
+        self._observe, self._learn = site.observe, site.learn
         self._scheduler = Scheduler(site.placement, site.lanes, pool=site.pool)
         self._jobs: dict[tuple[str, int], _Job] = {}
         self._running: dict[str, int] = {}
@@ -229,12 +230,12 @@ class SchedulerMachine:
         place = (lane, work.klass.name.lower())
         self._busy_s[place] = self._busy_s.get(place, 0.0) + service_s
         self._chunks += 1
-        self._site.observe(work, timing, lane)
+        self._observe(work, timing, lane)
         client = self._jobs.pop(work.key).client
         if client is not None:
             client.on_ran(work, timing)
         self._execute(self._scheduler.on_done(work, now, service_s), timing.finished)
-        self._site.learn(work, service_s, True)
+        self._learn(work, service_s, True)
         self._release(work.session)
 
     def _refuse(self, command: Discard | Reject) -> None:

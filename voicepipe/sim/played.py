@@ -100,7 +100,7 @@ class Played:
     level_changes: int
     """Of the overload."""
     events: int
-    chunks: tuple[tuple[Work, Timing, str], ...] = field(default=(), repr=False)
+    chunks: tuple[tuple[Work, Timing, str], ...] = ()
     """With `Scene.keeps_chunks`: each that has run, its times and its lane."""
 
 

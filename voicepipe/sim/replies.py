@@ -6,9 +6,9 @@ core itself. Replies are few and shared, so that a step of one is a string that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Protocol
 from zlib import crc32
 
 SECOND_PER_WORD = 0.3
@@ -71,11 +71,15 @@ def steps_of(reply: Reply, step_tokens: int, tokens_per_word: float) -> tuple[tu
     return tuple(steps)
 
 
-def reply_to(said: str, own: Reply, replies: Sequence[Reply]) -> Reply:
-    """To other words than the whole question, every other time a model begins otherwise. The same words always have
-    the same reply."""
+def reply_to(said: str, own: Reply, *, whole: bool) -> Reply:
+    """`own` is that to the whole question. To other words, every other time a model begins otherwise; the same
+    words always have the same reply."""
     told = crc32(said.encode())
-    return own if told & 1 else replies[(told >> 1) % len(replies)]
+    return own if whole or told & 1 else REPLIES[(told >> 1) % len(REPLIES)]
+
+
+class ReplyTo(Protocol):
+    def __call__(self, said: str, own: Reply, *, whole: bool) -> Reply: ...
 
 
 def _sentence(number: int, words: int, opening: str) -> str:

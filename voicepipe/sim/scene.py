@@ -46,7 +46,8 @@ from voicepipe.sim.house import House
 from voicepipe.sim.machine import MakeMachine, SchedulerMachine, Site
 from voicepipe.sim.played import Asked, Played, Refused, Texts, became, refused
 from voicepipe.sim.recogniser import Recogniser, WordByWord
-from voicepipe.sim.service import MODEL, ServiceModel, Times, load_service
+from voicepipe.sim.replies import ReplyTo, reply_to
+from voicepipe.sim.service import MODEL, TEXTS, ServiceModel, Times, load_service
 from voicepipe.sim.talk import Talk
 from voicepipe.sim.texts import Tally, TextJob
 from voicepipe.sim.timeline import Timeline
@@ -73,7 +74,7 @@ class TextJobs:
     slots: int = 4
     """Of the model, for texts."""
     max_waiting: int = 16
-    longest_s: float = 0.05
+    longest_s: float = TEXTS.longest_s
     """The largest chunk that is offered for slack."""
     at: tuple[float, ...] = ()
     """Asked for at these instants, instead of at random."""
@@ -109,9 +110,10 @@ class Scene:
     """A larger recogniser hears committed turns again, in slack."""
     ears: Ears = Ears()  # noqa: RUF009 - a value
     recogniser: Recogniser = field(default_factory=WordByWord)
-    frame_s: float = 0.2
-    """Of audio, that is sent at a time: a server's 0.02 s are ten times as many events, and change nothing but when
-    the last of a reply is sent."""
+    reply_to: ReplyTo = reply_to
+    frame_s: float = 0.4
+    """Of audio, that is sent at a time: a server's 0.02 s are twenty times as many events, and change nothing but
+    when the last of a reply is sent."""
     keeps_chunks: bool = False
     """`Played.chunks` has what every chunk took."""
 
@@ -147,6 +149,7 @@ class _Stage:
             settings=_turn_settings(scene, warm),
             ears=scene.ears,
             recogniser=scene.recogniser,
+            reply_to=scene.reply_to,
             level=lambda: self._overload.level,
             on_record=self._on_record,
             claims=scene.texts is not None or scene.second_pass,
@@ -163,6 +166,8 @@ class _Stage:
         scene, timeline = self._scene, self._timeline
         end = self._end + END_S
         for number, call in enumerate(self._calls()):
+            if call.at >= end:
+                continue
             timeline.at(call.at, lambda number=number, call=call: self._arrive(number, call))  # type: ignore[misc]
         if scene.texts is not None:
             self._ask_for_texts(scene.texts)
@@ -337,6 +342,7 @@ def _turn_settings(scene: Scene, warm: WarmUp) -> TurnSettings:
     return TurnSettings(
         reply=ReplySettings(
             PlayoutSettings(manner.rate_hz, frame_s=scene.frame_s),
+            max_tokens=_config_of(scene).max_reply_tokens,
             may_cut=may_cut,
             hurried=may_cut and is_hurried(warm.total_s, scene.budget_s),
         ),

@@ -35,6 +35,7 @@ Quantiles = Annotated[tuple[NotNegative, ...], Meta(min_length=1)]
 Ratios = Annotated[tuple[Positive, ...], Meta(min_length=1)]
 
 TEXTS = TextSettings(model="")
+"""As the server has them."""
 PRESETS = Path(__file__).parent / "presets"
 
 
@@ -242,9 +243,13 @@ def load_service(name_or_path: str) -> ServiceModel:
 
 
 def save_service(model: ServiceModel, path: Path) -> None:
-    """As JSON. Raises ConfigError where it cannot be written."""
+    """As JSON, a line for each field and each cost. Raises ConfigError where it cannot be written."""
+    values = msgspec.to_builtins(model)
+    costs = ",\n  ".join(json.dumps(cost) for cost in values.pop("costs"))
+    lines = [f' "{name}": {json.dumps(value)}' for name, value in values.items()]
+    lines.insert(1, f' "costs": [\n  {costs}\n ]')
     try:
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(model), indent=1) + b"\n")
+        path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror or exc}") from exc
 

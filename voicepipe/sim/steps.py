@@ -12,7 +12,7 @@ from voicepipe.sim.caller import Utterance
 from voicepipe.sim.ears import Listener
 from voicepipe.sim.house import House
 from voicepipe.sim.recogniser import Heard
-from voicepipe.sim.replies import REPLIES, Reply, reply_to
+from voicepipe.sim.replies import REPLIES, Reply
 from voicepipe.sim.slot import Generation, Slot
 from voicepipe.sim.voice import Piece, Voice
 
@@ -90,4 +90,4 @@ class Steps:
         if said is None:
             return REPLIES[0]
         whole = bool(said.words) and text.endswith(f"{said.words[-1]}{said.mark}")
-        return said.reply if whole else reply_to(text, said.reply, REPLIES)
+        return self._house.reply_to(text, said.reply, whole=whole)

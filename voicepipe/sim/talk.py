@@ -5,7 +5,7 @@ back into them. What the server's session does with frames and sockets, this doe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, count
+from itertools import count
 
 from voicepipe.core.claiming import Claiming, Reserve, Unreserve
 from voicepipe.core.events import (
@@ -26,7 +26,6 @@ from voicepipe.core.events import (
     TurnCommand,
     TurnEnded,
     TurnRecord,
-    Voiced,
     Withdraw,
     Work,
     WorkKind,
@@ -45,10 +44,8 @@ from voicepipe.sim.timeline import Event
 from voicepipe.sim.voice import Piece
 
 _DECODES = (WorkKind.PARTIAL, WorkKind.FINAL)
-_ONLY_HEARING = (Silence, Quiet, Lull, Swell)
+_ONLY_HEARING = frozenset({Silence, Quiet, Lull, Swell})
 """Mean nothing to a turn that has been committed."""
-_FIRST_VOICED = 4096
-"""So much speech means something only over a reply."""
 _FRAME_HEARD = Load("ears", 1)
 
 
@@ -67,6 +64,8 @@ class Talk:
         self._expected: dict[int, float] = {}
         """Of decodes at the machine, by work id."""
         self._told: Iterator[Told] = iter(())
+        self._tail: Iterator[Told] = iter(())
+        """What is told of the present utterance, and of the silence behind it."""
         self._next_told: Told | None = None
         self._hands: tuple[float, float] = (0.0, 0.0)
         """Hand-offs around the detector's chunk."""
@@ -116,27 +115,35 @@ class Talk:
         self._steps.said.append(said)
         if self._ear is not None:
             self._ear.cancel()
-        self._told = chain(self._listener.told(said, listen_s), self._listener.silence())
+        over_reply = self._turns.phase is Phase.COMMITTED
+        self._told = iter(self._listener.told(said, listen_s, over_reply=over_reply))
+        self._tail = self._listener.silence()
         self._hark()
 
     def _hark(self) -> None:
-        self._next_told = next(self._told, None)
-        told = self._next_told
-        self._ear = None if told is None else self._timeline.at(told.at, self._on_told)
+        """The next event that can mean anything: only speech begins a turn, or goes on with one that was
+        committed, and behind an utterance there is none."""
+        hears = self._turns.phase is Phase.HEARING
+        self._ear = None
+        for told in self._told:
+            if not (told.early if hears else type(told.event) in _ONLY_HEARING):
+                self._expect(told)
+                return
+        if hears:
+            told_later = next(self._tail, None)
+            if told_later is not None:
+                self._expect(told_later)
+
+    def _expect(self, told: Told) -> None:
+        self._next_told = told
+        self._ear = self._timeline.at(told.at, self._on_told)
 
     def _on_told(self) -> None:
-        told, self._ear = self._next_told, None
+        told = self._next_told
         assert told is not None
-        hears = self._turns.phase is Phase.HEARING
-        event = told.event
-        if not hears and isinstance(event, Silence) and event.samples > _FIRST_VOICED:
-            return  # nor will there be anything until somebody speaks
-        early = isinstance(event, Voiced) and 1024 < event.speech_samples < _FIRST_VOICED
-        if not (early if hears else isinstance(event, _ONLY_HEARING)):
-            hearing = None
-            if isinstance(event, SoftEnd | Silence):
-                hearing = self._listener.hearing(told, *self._hands)
-            self._pump(self._turns.on_endpoint(event, told.spoken_at, self._timeline.now, hearing))
+        decides = isinstance(told.event, SoftEnd | Silence)
+        hearing = self._listener.hearing(told, *self._hands) if decides else None
+        self._pump(self._turns.on_endpoint(told.event, told.spoken_at, self._timeline.now, hearing))
         self._hark()
 
     # the machine

@@ -46,10 +46,12 @@ class WarmUp:
 
 
 def warm_up(times: Times, text_slots: int) -> WarmUp:
-    """`text_slots`: of the model, for texts; 0: none are written. Raises ConfigError where costs are lacking."""
+    """`text_slots`: of the model, for texts; 0: none are written. What the model has no costs of is
+    not measured; raises ConfigError where a turn needs them."""
     loads = [*_voice_loads(times.model.manner)]
     if text_slots:
         loads += _text_loads(times.model.manner, text_slots)
+    loads = [(kind, load) for kind, load in loads if times.model.find(kind, load.variant) is not None]
     chunks = [Measured(kind, load, times.service_s(kind, load)) for _ in range(ROUNDS) for kind, load in loads]
     ways = [_way(times, reply) for reply in REPLIES[:ROUNDS]]
     clause_s = sum(way.read_s + way.thought_s for way in ways) / len(ways)
@@ -81,7 +83,7 @@ def _text_loads(manner: Manner, slots: int) -> Iterator[tuple[WorkKind, Load]]:
             yield WorkKind.GENERATE, Load(MODEL, tokens, context, "prefill")
         for rows in range(1, slots + 1):
             for tokens in manner.text_writing[:3]:
-                yield WorkKind.GENERATE, Load(MODEL, tokens, context * rows, text_variant(rows))
+                yield WorkKind.GENERATE, Load(MODEL, tokens, tokens * context * rows, text_variant(rows))
 
 
 def _way(times: Times, reply: Reply) -> Way:

@@ -67,3 +67,19 @@ def test_a_step_is_reading_until_the_first_token_has_come() -> None:
     assert (read.read_s, read.thought_s) == (pytest.approx(0.3), 0.0)
     thought = replace(read, has_token=True).after(0.05)
     assert (thought.read_s, thought.thought_s) == (read.read_s, 0.05)
+
+
+def test_a_work_is_priced_and_stays_the_same() -> None:
+    """In every other field; it is still equal to the one that was asked for."""
+    offered = replace(WORK, deadline=5.0, larger=(Offer(Load("model", 4), 0.2),), since=1.0)
+    load = Load("model", 2, 40, "decode")
+    priced = offered.priced(load, 0.03, 0.02, 0.1)
+    assert priced == offered
+    assert priced.larger == offered.larger and priced.since == 1.0 and priced.deadline == 5.0
+    assert (priced.load, priced.bound_s, priced.expected_s, priced.remaining_s) == (load, 0.03, 0.02, 0.1)
+
+
+def test_a_step_goes_to_reading_until_there_is_a_token() -> None:
+    way = Way(clause_characters=5).after(0.1).after(0.2)
+    assert way == Way(read_s=0.1 + 0.2, clause_characters=5)
+    assert replace(way, has_token=True).after(0.4) == replace(way, has_token=True, thought_s=0.4)

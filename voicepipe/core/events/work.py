@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 
@@ -85,9 +85,12 @@ class Way:
 
     def after(self, service_s: float) -> Way:
         """A step later."""
+        read_s, thought_s = self.read_s, self.thought_s
         if self.has_token:
-            return replace(self, thought_s=self.thought_s + service_s)
-        return replace(self, read_s=self.read_s + service_s)
+            thought_s += service_s
+        else:
+            read_s += service_s
+        return Way(read_s, thought_s, self.has_token, self.clause_characters, self.has_audio, self.cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,26 @@ class Work:
     @property
     def key(self) -> tuple[str, int]:
         return self.session, self.id
+
+    def priced(self, load: Load, bound_s: float, expected_s: float, remaining_s: float) -> Work:
+        """With what it has to do, and is expected to take. Of every chunk, so that no field is looked up by its
+        name."""
+        return Work(
+            self.id,
+            self.session,
+            self.turn,
+            self.epoch,
+            self.revision,
+            self.kind,
+            self.klass,
+            self.deadline,
+            bound_s,
+            remaining_s,
+            load,
+            self.larger,
+            self.since,
+            expected_s,
+        )
 
 
 @dataclass(frozen=True, slots=True)

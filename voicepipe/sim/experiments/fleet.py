@@ -25,7 +25,7 @@ MIXES: Mapping[str, Mapping[str, float]] = {
 """By which shapes' rates are multiplied."""
 QUICK_SCALE = 0.3
 """Of all rates."""
-QUICK_S, FULL_S = 200.0, 900.0
+QUICK_S, FULL_S = 200.0, 400.0
 
 
 def shapes_of(setting: Setting) -> dict[str, Shape]:
