@@ -14,9 +14,9 @@ The device, what chunks take, the calls and the texts that are asked for are the
     D2      and admits as long as turns can be expected to be in time
     D3      D2, and texts run in the slack of that device: what voicepipe does
 
-`TUNED` holds what rivals were given, and how that was found: `benchmarks/tune_rivals.py` tries each over a grid, on
-seeds that no experiment reports (9001 and up), and takes what is best for the share of turns in time, and among
-those within half a per cent of it what makes most tokens of texts.
+`TUNED` holds what rivals are given: common settings to begin with. `benchmarks/tune_rivals.py` tries each over a
+grid, on seeds that no experiment reports (9001 and up), and names what is best for the share of turns in time, and
+among those within half a per cent of it what makes most tokens of texts.
 """
 
 from __future__ import annotations
