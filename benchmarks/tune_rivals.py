@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from voicepipe.sim.arms import TUNED, arm
 from voicepipe.sim.experiment import Setting
@@ -42,8 +42,13 @@ def tried(name: str, rules: Rules, seeds: range, seconds: float) -> dict[str, ob
         found = measures(play(replace(arm(name, scene), machine=shared(rules))))
         in_time += (found["in_time"] or 0.0) / len(seeds)
         tokens_s += (found["text_tokens_s"] or 0.0) / len(seeds)
-    told = asdict(rules)
-    return {"arm": name, "slots": told["slots"], "chunk": told["chunk_tokens"], "in_time": in_time, "tokens_s": tokens_s}
+    return {
+        "arm": name,
+        "slots": told["slots"],
+        "chunk": told["chunk_tokens"],
+        "in_time": in_time,
+        "tokens_s": tokens_s,
+    }
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
 """The oracle O: who knows beforehand what every turn will take lets in exactly those calls whose turns fit.
 
 A call alone on the device shows what it costs: for each of its turns, when the work after its speech end could
-begin, how long it takes, and when it was due. Calls are looked at in the order in which they come. One is let in if,
-served by the earliest deadline together with all that have been let in, every turn ends in time, its own and theirs;
-turns that even an idle device makes late bind nobody. What is found is then played on the real scheduler, like any
-other arm.
+begin, how long it takes, and when it was due. Calls are looked at in the order in which they come. One is let
+in if, served by the earliest deadline together with all that have been let in, every turn ends in time, its own
+and theirs; turns that even an idle device makes late bind nobody. What is found is then played on the real
+scheduler, like any other arm.
 """
 
 from __future__ import annotations
