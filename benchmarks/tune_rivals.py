@@ -44,8 +44,8 @@ def tried(name: str, rules: Rules, seeds: range, seconds: float) -> dict[str, ob
         tokens_s += (found["text_tokens_s"] or 0.0) / len(seeds)
     return {
         "arm": name,
-        "slots": told["slots"],
-        "chunk": told["chunk_tokens"],
+        "slots": rules.slots,
+        "chunk": rules.chunk_tokens,
         "in_time": in_time,
         "tokens_s": tokens_s,
     }

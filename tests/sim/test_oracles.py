@@ -18,11 +18,13 @@ from typing import cast
 
 import pytest
 
+from voicepipe.core.background import TextSettings
 from voicepipe.core.events import Load, Timing, Work, WorkClass, WorkKind
 from voicepipe.core.forecast import Forecaster
 from voicepipe.core.scheduler import Pool
 from voicepipe.sim.machine import SchedulerMachine, Site
 from voicepipe.sim.service import Times
+from voicepipe.sim.texts import Tally
 from voicepipe.sim.timeline import Timeline
 
 BATCHES = 25
@@ -114,6 +116,9 @@ def play(jobs: Sequence[Job], servers: int = 1) -> Played:
             Forecaster(),
             lambda work, timing, lane: None,
             lambda work, service_s, whole: None,
+            TextSettings(model=""),
+            Tally(),
+            lambda more: None,
         )
     )
     caller = Caller(played, timeline)

@@ -1,13 +1,15 @@
-"""A device whose language model is one engine for voice and texts alike, with continuous batching: the rivals M0 to M4.
+"""A device whose language model is one engine for voice and texts alike, with batches: the rivals M0 to
+M4.
 
 The engine computes in steps: one token for each sequence that writes, and some of the prompts of those that read,
 
     step = (W + H sequences + P tokens read) * ratio
 
 with W, H and P of the same service model by which chunks of `core.scheduler` are timed: W + P n is its chunk that
-reads n tokens, and W + H its token of a reply that is alone. Recognition and the voice run on the same device, one
-chunk at a time, between steps: in the order in which they came, a step coming when the one before it has ended; with
-`Rules.by_deadline` in the order of `core.scheduler`. Between steps of one reply nothing is lost to hand-offs.
+reads n tokens, and W + H its token of a reply that is alone. Recognition and the voice run on the same device,
+one chunk at a time, between steps: in the order in which they came, a step coming when the one before it has
+ended; with `Rules.by_deadline` in the order of `core.scheduler`. Between steps of one reply nothing is lost to
+hand-offs.
 """
 
 from __future__ import annotations
@@ -234,9 +236,7 @@ class SharedMachine:
         for session in [session for session, start in self._starts.items() if start + LAPSE_S <= now]:
             del self._starts[session]
         starts = list(self._starts.values())
-        for job in self._jobs():
-            if job.work.deadline is not None:
-                starts.append(job.work.deadline - self._to_go_s(job))
+        starts += [job.work.deadline - self._to_go_s(job) for job in self._jobs() if job.work.deadline is not None]
         if not starts:
             return inf
         slack_s = min(starts) - now - MARGIN_S

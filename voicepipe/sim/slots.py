@@ -1,9 +1,9 @@
 """Slots of a shared engine with continuous batching: which sequences run, what the next step does, who has to go.
 
 Replies of voice sessions and texts that nobody waits to hear are sequences alike. A sequence waits for one of a
-fixed number of slots, and for room in the memory of keys and values; while it has them, each step reads some of what it has not
-read, or writes one token. These are the rules of the rivals M0 to M4 (`voicepipe.sim.arms`); who may go first, and at
-whose cost, is what they differ in.
+fixed number of slots, and for room in the memory of keys and values; while it has them, each step reads some of
+what it has not read, or writes one token. These are the rules of the rivals M0 to M4 (`voicepipe.sim.arms`); who
+may go first, and at whose cost, is what they differ in.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class Slots:
     preempted: int = 0
 
     def admit(self, now: float) -> tuple[list[Sequence], list[Sequence]]:
-        """(sequences that have got a slot, texts that have lost theirs). The first in line blocks those behind it, as
-        in the engines that this stands for."""
+        """(sequences that have got a slot, texts that have lost theirs). The first in line blocks those behind it,
+        as in the engines that this stands for."""
         came: list[Sequence] = []
         went: list[Sequence] = []
         while self.waiting:

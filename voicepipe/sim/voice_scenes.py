@@ -91,7 +91,7 @@ def shares(played: Played) -> dict[str, float]:
 
 
 def felt_ms(asked: Iterable[Asked], share: float) -> float | None:
-    """Percentile of the felt gap over all turns of sessions that were let in; None where that many had no content."""
+    """Percentile of the felt gap over all turns of sessions let in; None where too many had no content."""
     gaps = [1000.0 * (inf if each.felt_s is None else each.felt_s) for each in asked if each.counts]
     return finite(percentile(gaps, share))
 

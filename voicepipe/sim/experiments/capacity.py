@@ -68,10 +68,11 @@ def charts(rows: Sequence[Row]) -> Sequence[Chart]:
 EXPERIMENT = Experiment(
     "capacity",
     "How many voice sessions does one device carry with 99.9 % of turns inside the budget?",
-    "Callers talk to a device of their own, with everybody let in: from one to a dozen at a time. Left, the felt gap of "
-    "half, 99 % and 99.9 % of turns: where a line crosses the budget, so many sessions are carried at that percentile. "
-    "Right, how busy the device is: at 200 ms it is collisions that bind, turns that end within the same instant, "
-    "and not utilisation. A percentile of 99.9 needs some ten thousand turns; --full plays that many.",
+    "Callers talk to a device of their own, with everybody let in: from one to a dozen at a time. Left, the "
+    "felt gap of half, 99 % and 99.9 % of turns: where a line crosses the budget, so many sessions are "
+    "carried at that percentile. Right, how busy the device is: at 200 ms it is collisions that bind, turns "
+    "that end within the same instant, and not utilisation. A percentile of 99.9 needs some ten thousand "
+    "turns; --full plays that many.",
     points,
     run,
     charts,

@@ -72,12 +72,12 @@ def _bars(rows: Sequence[Row], measure: str) -> Series:
 EXPERIMENT = Experiment(
     "goodput",
     "How many turns a second are answered in time, and what is left for texts beside them?",
-    "More sessions come than the device carries, and texts beside them. M0 to M4 let everybody in and share one "
-    "engine, C1 and C2 have a limit, D0 to D3 keep the device for voice (D3 lets texts into the slack; the texts of "
-    "D0 to D2 have to be made elsewhere, so that their third bar is empty). O knows beforehand what every turn will "
-    "take and lets in what fits, in the order in which calls come. The bars are turns in time per second, the share of "
-    "turns of admitted sessions that were late, which is a promise broken, and tokens of texts per second; lines are "
-    "95 % intervals.",
+    "More sessions come than the device carries, and texts beside them. M0 to M4 let everybody in and share "
+    "one engine, C1 and C2 have a limit, D0 to D3 keep the device for voice (D3 lets texts into the slack; "
+    "the texts of D0 to D2 have to be made elsewhere, so that their third bar is empty). O knows beforehand "
+    "what every turn will take and lets in what fits, in the order in which calls come. The bars are turns in "
+    "time per second, the share of turns of admitted sessions that were late, which is a promise broken, and "
+    "tokens of texts per second; lines are 95 % intervals.",
     points,
     run,
     charts,

@@ -68,12 +68,13 @@ def charts(rows: Sequence[Row]) -> Sequence[Chart]:
 EXPERIMENT = Experiment(
     "isolation",
     "What do long texts beside voice do to the felt gap, and on how idle a device?",
-    "About three callers at a time, all of whom are let in, talk while texts of 4,000 tokens, to be answered with 800, come at random to the same device. In "
-    "M0 to M3 one engine with continuous batching makes replies and texts alike: first come, first served; voice "
-    "first in the queue; prompts in chunks; slots taken back. In M4 and D3 the device goes by deadlines, in M4 with "
-    "texts in the same batches, in D3, which is what voicepipe does, in chunks of their own that fit the slack. "
-    "The left chart is the felt gap of 99 % of turns against the budget, the right one says on how busy a device "
-    "turns are late: below the vertical line the device is idle for more than 70 % of the time.",
+    "About three callers at a time, all of whom are let in, talk while texts of 4,000 tokens, to be answered "
+    "with 800, come at random to the same device. In M0 to M3 one engine with continuous batching makes "
+    "replies and texts alike: first come, first served; voice first in the queue; prompts in chunks; slots "
+    "taken back. In M4 and D3 the device goes by deadlines, in M4 with texts in the same batches, in D3, "
+    "which is what voicepipe does, in chunks of their own that fit the slack. The left chart is the felt gap "
+    "of 99 % of turns against the budget, the right one says on how busy a device turns are late: below the "
+    "vertical line the device is idle for more than 70 % of the time.",
     points,
     run,
     charts,

@@ -54,10 +54,11 @@ def _chart(name: str, rows: Sequence[Row]) -> Chart:
 EXPERIMENT = Experiment(
     "overload",
     "What becomes of turns when up to three times as many sessions come as the device carries?",
-    "From half of what the device carries to three times that, with everybody let in (D0), with a fixed number of "
-    "sessions (D1), and with admission by deadline (D3). The bands add up to all turns that callers wanted: met, met "
-    "by a lower rung, masked, missed, and those that were never spoken because the session was refused. A device that "
-    "goes by the earliest deadline and refuses nobody collapses: it spends its time on turns that are late anyway.",
+    "From half of what the device carries to three times that, with everybody let in (D0), with a fixed "
+    "number of sessions (D1), and with admission by deadline (D3). The bands add up to all turns that callers "
+    "wanted: met, met by a lower rung, masked, missed, and those that were never spoken because the session "
+    "was refused. A device that goes by the earliest deadline and refuses nobody collapses: it spends its "
+    "time on turns that are late anyway.",
     points,
     run,
     charts,
