@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.processes import lines, run
+from tests.sim.test_calibrate import ledger
 from voicepipe.cli import main
 from voicepipe.commands import simulate
 from voicepipe.errors import MissingExtra, UnknownExperiment
 from voicepipe.sim.experiment import Chart, Experiment, Measured, Point, Row, Series, Setting
 from voicepipe.sim.experiments import NAMES, find
+from voicepipe.sim.service import load_service
 
 GOLDEN = "kv_gb hold_gb_s reprefill_s offload_s slot_ratio ttfat_s image_tokens cold_s warm_s".split()
 
@@ -70,6 +72,29 @@ def test_ctrl_c_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     said = capsys.readouterr()
     assert [row["load"] for row in json.loads(said.out)["rows"]] == [1.0]
     assert "2 of 4 runs" in said.err
+
+
+def test_what_a_real_run_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a ledger a service model is made, kept beside it, and told of; it can be named again."""
+    known(monkeypatch, lambda point, seed, setting: {"costs": float(len(load_service(setting.service).costs))})
+    path = tmp_path / "run.jsonl"
+    path.write_text("\n".join(ledger()))
+    assert main(["simulate", "toy", "--processes", "1", "--json", "--calibrate", str(path)]) == 0
+    said = capsys.readouterr()
+    assert f"{path}.service.json" in said.err
+    assert json.loads(said.out)["rows"][0]["costs"] >= 1.0
+    assert main(["simulate", "toy", "--processes", "1", "--json", "--service", f"{path}.service.json"]) == 0
+    assert capsys.readouterr().out == said.out
+
+
+def test_a_ledger_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "kv-gap", "--calibrate", str(tmp_path / "none.jsonl")]) == 2
+    assert "--calibrate" in capsys.readouterr().err
+    (tmp_path / "bad.jsonl").write_text("hello\n")
+    assert main(["simulate", "kv-gap", "--calibrate", str(tmp_path / "bad.jsonl")]) == 2
+    assert "line 1" in capsys.readouterr().err
 
 
 def test_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,12 @@ from voicepipe.commands.folders import make_folder
 from voicepipe.commands.options import path_of
 from voicepipe.commands.rows import table
 from voicepipe.errors import ConfigError, MissingExtra, UsageError
+from voicepipe.sim.calibrate import calibrate
 from voicepipe.sim.experiment import Chart, Experiment, Setting
 from voicepipe.sim.experiments import NAMES, find
 from voicepipe.sim.golden import golden
 from voicepipe.sim.runner import Results, sweep
+from voicepipe.sim.service import save_service
 
 ALL = "all"
 MOST_SEEDS = 1000
@@ -66,6 +68,18 @@ def add_simulate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="NAME|FILE",
         help="what chunks take: a built-in machine, or a file of --calibrate (default %(default)s)",
     )
+    parser.add_argument(
+        "--calibrate",
+        type=path_of,
+        metavar="LEDGER",
+        help="instead: what they took in a real run (serve --ledger LEDGER); kept as LEDGER.service.json",
+    )
+    parser.add_argument(
+        "--shapes", default="", metavar="F.toml", help="shapes of work of your own, instead of the five (fleet)"
+    )
+    parser.add_argument(
+        "--trace", default="", metavar="F.jsonl", help="arrivals that were recorded, instead of random ones (fleet)"
+    )
     parser.set_defaults(run=_simulate)
     return parser
 
@@ -104,13 +118,27 @@ def _simulate(args: argparse.Namespace) -> int:
     names = NAMES if args.name == ALL else (args.name,)
     experiments = [find(name) for name in names]
     save = _drawing(args.plot, is_folder=args.name == ALL)
-    setting = Setting(full=args.full, service=args.service)
+    service = args.service if args.calibrate is None else _calibrated(args.calibrate)
+    setting = Setting(full=args.full, service=service, shapes=args.shapes, trace=args.trace)
     processes = args.processes or os.cpu_count() or 1
     asked = _Asked(setting, args.seed, args.seeds, processes, args.json, args.plot, save)
     for experiment in experiments:
         plot = args.plot / f"{experiment.name}.svg" if args.plot is not None and args.name == ALL else args.plot
         _run(experiment, asked, plot)
     return 0
+
+
+def _calibrated(ledger: Path) -> str:
+    """The path of the service model that the ledger gives; said on stderr. Raises ConfigError."""
+    try:
+        with ledger.open("rb") as lines:
+            model = calibrate(lines, name=ledger.stem)
+    except OSError as exc:
+        raise ConfigError(f"--calibrate {ledger}: {exc.strerror}", field="--calibrate") from None
+    kept = ledger.with_name(f"{ledger.name}.service.json")
+    save_service(model, kept)
+    print(f"voicepipe: what chunks took in {ledger} is kept as {kept}", file=sys.stderr, flush=True)
+    return str(kept)
 
 
 def _list() -> int:

@@ -1,4 +1,4 @@
-"""How many voice sessions a device carries, and what the formula says that admission goes by."""
+"""How many voice sessions a device carries."""
 
 from __future__ import annotations
 
