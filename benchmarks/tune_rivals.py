@@ -4,7 +4,7 @@ Each rival is played at the load and with the texts of the experiment `goodput`,
 that a step may read. Best is the largest share of turns in time, and among what is within half a per cent of it the
 most tokens of texts; of equals the first.
 
-    python benchmarks/tune_rivals.py            # one seed, ten simulated minutes: half a minute
+    python benchmarks/tune_rivals.py            # one seed, ten simulated minutes: some minutes
     python benchmarks/tune_rivals.py --full     # five seeds, an hour each
 """
 

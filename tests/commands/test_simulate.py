@@ -97,6 +97,22 @@ def test_a_ledger_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "line 1" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--service", "--calibrate", "--shapes", "--trace"])
+def test_a_file_without_a_bottom(option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Deeper than can be read: one line, and nothing was run."""
+    path = tmp_path / ("deep.toml" if option == "--shapes" else "deep.json")
+    path.write_text(("a = " if option == "--shapes" else "") + 20_000 * "[")
+    assert main(["simulate", "fleet", "--seeds", "1", "--processes", "1", option, str(path)]) == 2
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err and said.err.startswith("voicepipe: ")
+
+
+def test_a_service_that_is_none_is_told_before_anything_is_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "kv-gap", "--service", "nowhere"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and "nowhere" in said.err
+
+
 def test_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it was asked for; a folder that is missing is made."""
     pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")

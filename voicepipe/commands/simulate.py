@@ -21,7 +21,7 @@ from voicepipe.sim.experiment import Chart, Experiment, Setting
 from voicepipe.sim.experiments import NAMES, find
 from voicepipe.sim.golden import golden
 from voicepipe.sim.runner import Results, sweep
-from voicepipe.sim.service import save_service
+from voicepipe.sim.service import load_service, save_service
 
 ALL = "all"
 MOST_SEEDS = 1000
@@ -119,6 +119,7 @@ def _simulate(args: argparse.Namespace) -> int:
     experiments = [find(name) for name in names]
     save = _drawing(args.plot, is_folder=args.name == ALL)
     service = args.service if args.calibrate is None else _calibrated(args.calibrate)
+    load_service(service)  # whatever is wrong with it is told before anything is run
     setting = Setting(full=args.full, service=service, shapes=args.shapes, trace=args.trace)
     processes = args.processes or os.cpu_count() or 1
     asked = _Asked(setting, args.seed, args.seeds, processes, args.json, args.plot, save)

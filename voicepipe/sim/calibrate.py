@@ -88,7 +88,7 @@ def calibrate(
 def _entry(number: int, line: str | bytes) -> Mapping[str, Any]:
     try:
         entry = json.loads(line)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise ConfigError(f"line {number} of the ledger is no JSON: {exc}", field=f"line {number}") from None
     if not isinstance(entry, dict):
         raise ConfigError(f"line {number} of the ledger is no object", field=f"line {number}")

@@ -103,8 +103,11 @@ def _chart(axes: Axes, chart: Chart, places: dict[str, int]) -> None:
     if chart.categories:
         axes.set_xticks(range(len(chart.categories)), chart.categories)
         axes.grid(axis="x", visible=False)
-    for mark in chart.marks:
-        _mark(axes, mark)
+    for line, mark in enumerate(sorted(chart.marks, key=lambda each: (each.axis, each.value))):
+        _mark(axes, mark, line)
+    above = [y for series in chart.series for y in series.ys if y > 0.0]
+    if chart.log_y and above:  # a band that goes down to nothing would flatten all the rest
+        axes.set_ylim(bottom=0.5 * min(above))
     if not chart.log_y and all(y >= 0.0 for series in chart.series for y in series.ys):
         axes.set_ylim(bottom=0.0)
     if len(chart.series) > 1:
@@ -166,7 +169,9 @@ def _bars(axes: Axes, of: Sequence[Series], places: dict[str, int]) -> None:
             axes.errorbar(xs, series.ys, (below, above), linestyle="none", color="#222222", capsize=2.0)
 
 
-def _mark(axes: Axes, mark: Mark) -> None:
+def _mark(axes: Axes, mark: Mark, line: int) -> None:
+    """The names of those that stand upright are written below each other, `line` after line, and towards the
+    middle."""
     look: dict[str, Any] = {"color": MARK_COLOUR, "linestyle": "--", "linewidth": 1.2, "zorder": 1.5}
     text: dict[str, Any] = {
         "color": MARK_COLOUR,
@@ -187,13 +192,15 @@ def _mark(axes: Axes, mark: Mark) -> None:
         )
     else:
         axes.axvline(mark.value, **look)
+        across = axes.transAxes.inverted().transform(axes.transData.transform((mark.value, 1.0)))[0]
+        is_right = across > 0.6
         axes.annotate(
             mark.name,
-            (mark.value, 0.98),
-            (3, 0),
+            (mark.value, 0.98 - 0.06 * line),
+            (-3 if is_right else 3, 0),
             ("data", "axes fraction"),
             "offset points",
-            ha="left",
+            ha="right" if is_right else "left",
             va="top",
             **text,
         )

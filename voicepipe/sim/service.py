@@ -237,7 +237,7 @@ def load_service(name_or_path: str) -> ServiceModel:
         values = read(path.read_text(encoding="utf-8"))
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror or exc}") from exc
-    except ValueError as exc:  # also of JSON, TOML and UTF-8
+    except (ValueError, RecursionError) as exc:  # also of JSON, TOML and UTF-8
         raise ConfigError(f"{path} is no {path.suffix[1:].upper()} that can be read: {exc}") from exc
     return parse_service(values)
 

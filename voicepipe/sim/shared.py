@@ -229,7 +229,8 @@ class SharedMachine:
         if not texts or room_s < 0.0:
             return self._slots.step(0, texts=False)
         chunk = rules.chunk_tokens or 0
-        return self._slots.step(chunk if room_s == inf else min(chunk, int(room_s / self._token_s)))
+        free = room_s == inf or self._token_s == 0.0  # a fitted line may have tokens for nothing
+        return self._slots.step(chunk if free else min(chunk, int(room_s / self._token_s)))
 
     def _slack_s(self, now: float) -> float:
         """How long a step may take before somebody is late: who waits, who runs, and who has announced a start."""

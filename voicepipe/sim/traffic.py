@@ -168,7 +168,7 @@ def parse_trace(lines: Iterable[str]) -> list[Turn]:
 def _traced(line: str, name: str, last: dict[str, Turn]) -> Turn:
     try:
         values = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ConfigError(f"{name}: not JSON", field=name) from None
     table = Table(values, name, _TRACE_KEYS)
     session = table.text("session") or name

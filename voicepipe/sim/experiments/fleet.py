@@ -57,7 +57,7 @@ def _turns(mix: str, seed: int, setting: Setting) -> tuple[dict[str, list[Turn]]
         traced = _traced(setting, shapes)
         return {name: [turn for turn in traced if turn.shape == name] for name in shapes}, traced[-1].at_s or 1.0
     seconds = FULL_S if setting.full else QUICK_S
-    scale = 1.0 if setting.full else QUICK_SCALE
+    scale = 1.0 if setting.full or setting.shapes else QUICK_SCALE
     return {
         name: traffic(
             shape, seconds, Random(f"{seed} {name}"), shape.requests_s * scale * MIXES[mix].get(name, 1.0)
@@ -170,7 +170,7 @@ EXPERIMENT = Experiment(
     name="fleet",
     question="How many devices does a mix of shapes need, in one pool or in several, and what binds each shape?",
     explanation=(
-        "Five shapes of work, or those of a file of one's own, arrive at their rates. For one pool that serves "
+        "Five shapes of work, or those of a file of one's own, arrive at their rates (a quick run of the five: at 0.3 of them). For one pool that serves "
         "them all, and for a pool for each, the fewest devices are searched by simulation with which 95 % of "
         "every shape's requests meet its objective; requests go where the least is to be waited for. The table "
         "says for each pool what binds it, by formula: decode (tokens to write), prefill (prompts to read), "
