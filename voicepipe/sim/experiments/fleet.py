@@ -172,7 +172,8 @@ EXPERIMENT = Experiment(
     explanation=(
         "Five shapes of work, or those of a file of one's own, arrive at their rates (a quick run of the five: at "
         f"{QUICK_SCALE:g} of them). For one pool that serves them all, and for a pool for each, the fewest "
-        "devices are searched by simulation with which 95 % of every shape's requests meet its objective; requests go where the least is to be waited for. The table "
+        "devices are searched by simulation with which 95 % of every shape's requests meet its objective; requests "
+        "go where the least is to be waited for. The table "
         "says for each pool what binds it, by formula: decode (tokens to write), prefill (prompts to read), "
         "memory (it is full before slots are) or latency (batches have to stay smaller than they could be), "
         "with the devices that each of these would keep busy, what the cache of prefixes saves, and the "
