@@ -232,9 +232,9 @@ def main() -> None:
             f"{one.low:.3f} to {one.high:.3f}"
         )
     if args.plot:
-        from voicepipe.sim.pictures import draw  # needs the extra `plot`, which nothing else here does
+        from voicepipe.sim.pictures import save  # needs the extra `plot`, which nothing else here does
 
-        draw([chart(flat(ours), flat(theirs))], args.plot)
+        save([chart(flat(ours), flat(theirs))], args.plot)
     summary = {
         "n": len(flat(theirs)),
         "simulated": len(flat(ours)),

@@ -1,22 +1,18 @@
-"""Intervals that hold as often as they say, percentiles by rank, the end of a warm-up."""
+"""Intervals that hold as often as they say, percentiles by rank."""
 
 from __future__ import annotations
 
 from math import inf
 from random import Random
-from statistics import fmean
 
 import pytest
 
 from voicepipe.sim.statistics import (
     Interval,
-    bootstrap,
-    bootstrap_groups,
     finite,
     interval,
     percentile,
     t_975,
-    warm_up,
 )
 
 
@@ -58,32 +54,3 @@ def test_percentiles_by_rank() -> None:
     assert [percentile(values, share) for share in (0.01, 0.5, 0.99, 0.999, 1.0)] == [1.0, 50.0, 99.0, 100.0, 100.0]
     assert percentile([], 0.5) is None
     assert percentile([1.0, inf], 0.99) == inf and finite(inf) is None and finite(2.0) == 2.0
-
-
-def test_resampling_covers_the_mean() -> None:
-    """As wide as theory has it, 2 * 1.96 / sqrt(n); the same seed gives the same interval."""
-    chance = Random(3)
-    values = [chance.gauss(0.0, 1.0) for _ in range(400)]
-    about = bootstrap(values, fmean, Random(1))
-    assert about == bootstrap(values, fmean, Random(1))
-    assert about.low < fmean(values) < about.high
-    assert 2.0 * about.half == pytest.approx(2 * 1.96 / 20, rel=0.15)
-
-
-def test_values_that_belong_together_are_drawn_together() -> None:
-    """Ten turns alike in each of twenty sessions say no more than twenty turns."""
-    chance = Random(5)
-    sessions = [[value] * 10 for value in (chance.gauss(0.0, 1.0) for _ in range(20))]
-    flat = [value for session in sessions for value in session]
-    together, apart = bootstrap_groups(sessions, fmean, Random(1)), bootstrap(flat, fmean, Random(1))
-    assert together.half > 2.5 * apart.half
-
-
-def test_a_warm_up_is_cut_where_it_ends() -> None:
-    """Forty values of a system that fills up, then steady ones; and nothing of what is steady from the start."""
-    chance = Random(11)
-    steady = [10.0 + chance.gauss(0.0, 1.0) for _ in range(400)]
-    filling = [0.25 * n + chance.gauss(0.0, 1.0) for n in range(40)]
-    assert 25 <= warm_up(filling + steady) <= 60
-    assert warm_up(steady) <= 40
-    assert warm_up([1.0, 2.0]) == 0

@@ -1,14 +1,11 @@
-"""What samples say, and how sure that is: means over seeds, percentiles, resampling, the end of a warm-up."""
+"""What samples say, and how sure that is: means over seeds, percentiles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, sqrt
-from random import Random
 from statistics import NormalDist, fmean, stdev
-
-CONFIDENCE = 0.95
 
 _T_975 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
@@ -51,8 +48,8 @@ def interval(values: Sequence[float]) -> Interval:
 
 def percentile(values: Sequence[float], share: float) -> float | None:
     """The smallest value that at least this share of them does not exceed (nearest rank); None of none. `inf`
-    stands for what never came."""
-    assert 0.0 < share <= 1.0
+    stands for what never came; a share of 0 is the least value."""
+    assert 0.0 <= share <= 1.0
     if not values:
         return None
     return sorted(values)[max(1, ceil(share * len(values) - 1e-9)) - 1]
@@ -61,53 +58,3 @@ def percentile(values: Sequence[float], share: float) -> float | None:
 def finite(value: float | None) -> float | None:
     """None in place of what never came, which JSON cannot write."""
     return None if value is None or value in (inf, -inf) else value
-
-
-def bootstrap(
-    values: Sequence[float],
-    statistic: Callable[[Sequence[float]], float],
-    chance: Random,
-    *,
-    resamples: int = 1000,
-    confidence: float = CONFIDENCE,
-) -> Interval:
-    """The statistic of `values`, and the percentile interval over resamples of them (Efron, 1979). Values that
-    belong together, as turns of a session do, are to be drawn together: see `bootstrap_groups`."""
-    return bootstrap_groups([[value] for value in values], statistic, chance, resamples, confidence)
-
-
-def bootstrap_groups(
-    groups: Sequence[Sequence[float]],
-    statistic: Callable[[Sequence[float]], float],
-    chance: Random,
-    resamples: int = 1000,
-    confidence: float = CONFIDENCE,
-) -> Interval:
-    """As `bootstrap`, with whole groups drawn with replacement."""
-
-    def flat(drawn: Sequence[Sequence[float]]) -> list[float]:
-        return [value for group in drawn for value in group]
-
-    found = sorted(statistic(flat(chance.choices(groups, k=len(groups)))) for _ in range(resamples))
-    tail = 0.5 * (1.0 - confidence)
-    low, high = percentile(found, max(tail, 1e-9)), percentile(found, 1.0 - tail)
-    assert low is not None and high is not None
-    return Interval(statistic(flat(groups)), low, high)
-
-
-def warm_up(values: Sequence[float], batch: int = 5) -> int:
-    """How many values to cut at the beginning: MSER-5 (White, 1997). Means of batches of five; the cut d that makes
-    the standard error of what is left the smallest, sum (x - mean)^2 / (n - d)^2, and at most half of it."""
-    means = [fmean(values[at : at + batch]) for at in range(0, len(values) - batch + 1, batch)]
-    best, cut = inf, 0
-    total = squares = 0.0
-    errors = [inf] * len(means)
-    for at in range(len(means) - 1, -1, -1):
-        total += means[at]
-        squares += means[at] ** 2
-        left = len(means) - at
-        errors[at] = max(0.0, squares - total**2 / left) / left**2
-    for at in range(len(means) // 2 + 1):
-        if at < len(errors) and errors[at] < best:
-            best, cut = errors[at], at
-    return cut * batch

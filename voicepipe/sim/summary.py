@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import ceil, inf
+from math import inf
 
 from voicepipe.sim.requests import Request
+from voicepipe.sim.statistics import finite, percentile
 
 
 def quantile(values: Iterable[float | None], share: float) -> float | None:
     """The least value that so many are not above; None stands for ever. None where that is it, or nothing is."""
-    ordered = sorted(inf if value is None else value for value in values)
-    if not ordered:
-        return None
-    found = ordered[max(0, ceil(share * len(ordered)) - 1)]
-    return None if found == inf else found
+    return finite(percentile([inf if value is None else value for value in values], share))
 
 
 def mean(values: Iterable[float]) -> float | None:
