@@ -106,7 +106,7 @@ async def _floor(config: Config) -> AsyncIterator[_Floor]:
             pressure=lambda: pressure.level,
             on_record=on_record,
         )
-        pressure.begin(lambda: sum(lane.queued for lane in device.snapshot().lanes.values()))
+        pressure.begin(lambda: max(lane.backlog_s for lane in device.snapshot().lanes.values()))
         lag.start(asyncio.get_running_loop())
         try:
             yield _Floor(services, demand, admission, policy, records)

@@ -12,6 +12,8 @@ from caller import Asked, Played
 from curve import Series, write_svg
 
 PROMISED = 0.99
+STALL_S = 0.02
+"""An answer that stands still for longer is heard to do so."""
 
 
 def counted(played: Iterable[Played]) -> list[Asked]:
@@ -40,6 +42,7 @@ def point(policy: str, offered: float, seconds: Sequence[float], played: Sequenc
     admitted = sum(one.admitted for one in played)
     felt_ms = [1000 * asked.felt_s for asked in turns]
     rates = [met_rate([one]) for one in played]
+    stalled = sum(asked.record is not None and asked.record.stalled_s > STALL_S for asked in turns)
     goodputs = [sum(a.kept for a in counted([one])) / one_s for one_s, one in zip(seconds, played, strict=True)]
     return {
         "policy": policy,
@@ -55,6 +58,7 @@ def point(policy: str, offered: float, seconds: Sequence[float], played: Sequenc
         "masked": verdicts.count("masked"),
         "degraded": verdicts.count("degraded"),
         "refusal_p99_ms": None,
+        "stalled_rate": round(stalled / max(1, len(turns)), 4),
         "felt_p50_ms": percentile(felt_ms, 0.5),
         "felt_p99_ms": percentile(felt_ms, 0.99),
         "turns": len(turns),
@@ -90,7 +94,7 @@ def shown(points: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def table(points: Sequence[dict[str, Any]]) -> str:
     heads = ("policy", "offered", "turns", "admitted", "refused", "met_rate", "met_rate_seeds", "goodput")
-    heads += ("goodput_seeds", "masked", "felt_p50_ms", "felt_p99_ms", "refusal_p99_ms")
+    heads += ("goodput_seeds", "masked", "stalled_rate", "felt_p50_ms", "felt_p99_ms", "refusal_p99_ms")
     rows = [heads, *([str(one[head]) for head in heads] for one in points)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)

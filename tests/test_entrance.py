@@ -102,5 +102,7 @@ def test_the_waiting_room_is_off_unless_it_has_places() -> None:
 
 
 def test_limits_of_overload_are_in_milliseconds() -> None:
-    settings = overload_settings(config(overload={"loop_lag_ms": 5.0, "input_age_ms": 200.0, "queued": 9}).overload)
-    assert (settings.loop_lag_s, settings.input_age_s, settings.queued) == (0.005, 0.2, 9)
+    settings = overload_settings(
+        config(overload={"loop_lag_ms": 5.0, "input_age_ms": 200.0, "backlog_ms": 400.0}).overload
+    )
+    assert (settings.loop_lag_s, settings.input_age_s, settings.backlog_s) == (0.005, 0.2, 0.4)

@@ -98,6 +98,7 @@ def test_a_turns_line() -> None:
         "slack": [{"stage": "llm", "at_ms": 30.0, "slack_ms": 90.0, "predicted_finish_ms": 100.0}],
         "rungs": ["short_clause"],
         "reopened": 0,
+        "stalled_ms": 0.0,
     }
 
 

@@ -37,12 +37,15 @@ def test_turns_by_verdict_and_their_gaps(metrics: Metrics) -> None:
     metrics.turn_ended("met", 0.18, 0.06)
     metrics.turn_ended("missed", 7.0, 6.0)
     metrics.turn_ended("empty", None, None)
-    assert value(metrics, "voicepipe_turns_total", verdict="met") == 1
+    metrics.turn_ended("met", 0.18, 0.06, stalled_s=0.3)
+    assert value(metrics, "voicepipe_turns_stalled_total") == 1
+    assert value(metrics, "voicepipe_playback_stall_seconds_total") == pytest.approx(0.3)
+    assert value(metrics, "voicepipe_turns_total", verdict="met") == 2
     assert value(metrics, "voicepipe_turns_total", verdict="empty") == 1
-    assert value(metrics, "voicepipe_felt_gap_seconds_count") == 2
-    assert value(metrics, "voicepipe_felt_gap_seconds_bucket", le="0.2") == 1
-    assert value(metrics, "voicepipe_felt_gap_seconds_bucket", le="5.0") == 1
-    assert value(metrics, "voicepipe_system_gap_seconds_sum") == pytest.approx(6.06)
+    assert value(metrics, "voicepipe_felt_gap_seconds_count") == 3
+    assert value(metrics, "voicepipe_felt_gap_seconds_bucket", le="0.2") == 2
+    assert value(metrics, "voicepipe_felt_gap_seconds_bucket", le="5.0") == 2
+    assert value(metrics, "voicepipe_system_gap_seconds_sum") == pytest.approx(6.12)
 
 
 def test_sessions_and_leases_go_up_and_come_back(metrics: Metrics) -> None:

@@ -17,11 +17,11 @@ def chunk(kind: WorkKind) -> Work:
 class House:
     def __init__(self) -> None:
         self.refused: list[bool] = []
-        self.queued = 0
+        self.backlog_s = 0.0
         self.pressure = Pressure(Overload(), self.refused.append)
 
     def begin(self) -> None:
-        self.pressure.begin(lambda: self.queued)
+        self.pressure.begin(lambda: self.backlog_s)
 
     async def look(self, times: int, lag_s: float = 0.0) -> None:
         for _ in range(times):
@@ -69,11 +69,11 @@ def test_the_age_of_sound_is_the_worst_since_the_last_look() -> None:
     virtual.run(scene())
 
 
-def test_a_queue_that_stays_is_overload() -> None:
+def test_a_backlog_that_stays_is_overload() -> None:
     async def scene() -> None:
         house = House()
         house.begin()
-        house.queued = 200
+        house.backlog_s = 0.3
         await house.look(WINDOW)
         assert house.refused == [True]
 

@@ -213,7 +213,7 @@ async def serving(
                 expected_ms = achievable_ms(warm, config, engines.vad.lag_s)
                 gc.freeze()  # what is loaded stays: the collector need not walk it again
                 server.lag.forget()
-                pressure.begin(lambda: sum(lane.queued for lane in device.snapshot().lanes.values()))
+                pressure.begin(lambda: max(lane.backlog_s for lane in device.snapshot().lanes.values()))
                 services.append(
                     Services(
                         engines,

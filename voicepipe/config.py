@@ -156,7 +156,7 @@ class AdmissionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """"deadline" admits as long as all turns can be expected to be in time; "count" up to `limits.max_sessions`;
     "token-bucket" so many per minute; "aimd", "gradient" and "vegas" learn a number of sessions from how turns
     went; "none" refuses nobody below the most."""
-    utilisation: Share = 0.7
+    utilisation: Share = 0.85
     """"deadline": of the device, that sessions may need."""
     late: Annotated[float, Meta(gt=0, lt=1)] = 0.0075
     """"deadline": the share of turns that may be late because others ended just before. A quarter below one in a
@@ -193,8 +193,8 @@ class OverloadConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     loop_lag_ms: Annotated[float, Meta(gt=0, le=10_000)] = 10.0
     input_age_ms: Annotated[float, Meta(gt=0, le=10_000)] = 100.0
     """How long sound waits before it is listened to."""
-    queued: Annotated[int, Meta(ge=1, le=100_000)] = 64
-    """Chunks that wait at the device."""
+    backlog_ms: Annotated[float, Meta(gt=0, le=10_000)] = 250.0
+    """Service that turns which have begun wait for at the device, for half a second on end."""
 
 
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

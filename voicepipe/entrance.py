@@ -64,7 +64,7 @@ def deadline_settings(config: Config) -> DeadlineSettings:
 
 
 def overload_settings(config: OverloadConfig) -> OverloadSettings:
-    return OverloadSettings(config.loop_lag_ms / 1000, config.input_age_ms / 1000, config.queued)
+    return OverloadSettings(config.loop_lag_ms / 1000, config.input_age_ms / 1000, config.backlog_ms / 1000)
 
 
 def quota_of(config: QuotaConfig) -> Quota:

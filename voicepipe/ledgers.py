@@ -101,6 +101,7 @@ def turn_entry(session: str, record: TurnRecord) -> Entry:
         ],
         "rungs": list(record.rungs),
         "reopened": record.reopened,
+        "stalled_ms": as_ms(record.stalled_s),
     }
 
 

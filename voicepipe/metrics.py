@@ -194,6 +194,12 @@ class Metrics:
             buckets=_GAP_BUCKETS_S,
             registry=registry,
         )
+        self._stalled = Counter(
+            "voicepipe_turns_stalled", "Turns whose playback stood still for want of audio", registry=registry
+        )
+        self._stalls = Counter(
+            "voicepipe_playback_stall_seconds", "How long playback stood still for that", registry=registry
+        )
         self._corrections = Counter(
             "voicepipe_transcript_corrections",
             "Transcripts in which a second pass heard other words",
@@ -299,9 +305,14 @@ class Metrics:
 
     # --- turns
 
-    def turn_ended(self, verdict: str, felt_s: float | None, system_s: float | None) -> None:
+    def turn_ended(
+        self, verdict: str, felt_s: float | None, system_s: float | None, stalled_s: float = 0.0
+    ) -> None:
         """Gaps are None where the turn had no content."""
         self._turns.labels(_known(verdict, VERDICTS)).inc()
+        if stalled_s > 0.0:
+            self._stalled.inc()
+            self._stalls.inc(stalled_s)
         if felt_s is not None:
             self._felt.observe(felt_s)
         if system_s is not None:

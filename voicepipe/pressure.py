@@ -19,16 +19,16 @@ class Pressure:
         """`refuse` is told when new sessions are to be refused, and when they are not any more."""
         self._overload = overload
         self._refuse = refuse
-        self._queued: Callable[[], int] | None = None
+        self._backlog_s: Callable[[], float] | None = None
         self._input_age_s = 0.0
 
     @property
     def level(self) -> Level:
         return self._overload.level
 
-    def begin(self, queued: Callable[[], int]) -> None:
-        """The server is ready. `queued`: chunks that wait at its device."""
-        self._queued = queued
+    def begin(self, backlog_s: Callable[[], float]) -> None:
+        """The server is ready. `backlog_s`: of service that its turns wait for."""
+        self._backlog_s = backlog_s
 
     def on_chunk(self, work: Work, timing: Timing) -> None:
         """Sound is as old as its chunk waited; a backlog of it makes the next chunk wait."""
@@ -36,10 +36,10 @@ class Pressure:
             self._input_age_s = max(self._input_age_s, timing.wait_s)
 
     def on_lag(self, lag_s: float) -> None:
-        if self._queued is None:
+        if self._backlog_s is None:
             return
         before = self.level
-        signals = Signals(lag_s, self._input_age_s, self._queued())
+        signals = Signals(lag_s, self._input_age_s, self._backlog_s())
         self._input_age_s = 0.0
         level = self._overload.on_signals(signals, asyncio.get_running_loop().time())
         if level is not None and (level is Level.REFUSE) is not (before is Level.REFUSE):

@@ -22,6 +22,7 @@ def demand(turn_s: float = 0.075, **changes: float | TurnCost) -> DemandSnapshot
         turns_hz=1 / 8,
         share=0.02,
         listening_share=0.0,
+        ears_share=0.0,
         hit_rate=0.0,
         hit=cost,
         miss=cost,
@@ -43,8 +44,14 @@ def used(
 
 
 def test_utilisation_is_the_sum_of_what_sessions_need() -> None:
-    assert used(10, demand(share=0.07))[Test.UTILISATION] == pytest.approx(1.0)
-    assert used(11, demand(share=0.07))[Test.UTILISATION] > 1.0
+    assert used(10, demand(share=0.085))[Test.UTILISATION] == pytest.approx(1.0)
+    assert used(11, demand(share=0.085))[Test.UTILISATION] > 1.0
+
+
+def test_ears_that_have_no_time_left_refuse_too() -> None:
+    """A hundred sessions at 8 ms a second each, whatever little the device has to do."""
+    assert used(100, demand(share=0.001, ears_share=0.0085))[Test.UTILISATION] == pytest.approx(1.0)
+    assert used(10, demand(share=0.085, ears_share=0.02))[Test.UTILISATION] == pytest.approx(1.0)
 
 
 # --- burst

@@ -159,12 +159,16 @@ def test_rates_are_per_second_of_a_session_and_the_prior_fades() -> None:
     assert snapshot.listening_share == pytest.approx(0.025, rel=0.02)
 
 
-def test_ears_and_background_are_left_out() -> None:
+def test_background_is_left_out_and_ears_have_a_measure_of_their_own() -> None:
     demand = open_demand(frozenset(WorkKind))
     before = demand.snapshot()
-    chunk(demand, WorkKind.HEAR, 10.0, 10.1)
     chunk(demand, WorkKind.SECOND_PASS, 10.0, 11.0, WorkClass.BACKGROUND)
     assert demand.snapshot() == before
+    for _ in range(100):
+        chunk(demand, WorkKind.HEAR, 10.0, 10.3)
+        demand.on_session_time(30.0)
+    assert demand.snapshot().ears_share == pytest.approx(0.01, rel=0.1)
+    assert demand.snapshot().shared_s == before.shared_s
 
 
 def test_what_may_block_is_the_longest_of_the_lower_classes_of_late() -> None:

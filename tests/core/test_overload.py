@@ -70,7 +70,7 @@ def test_calm_that_is_interrupted_begins_anew() -> None:
 def test_every_signal_counts_and_the_worst_one_is_the_load() -> None:
     for signals, used in (
         (Signals(input_age_s=0.2), "input-age"),
-        (Signals(queued=128), "queued"),
+        (Signals(backlog_s=0.5), "backlog"),
         (Signals(loop_lag_s=0.02), "loop-lag"),
     ):
         overload = Overload()
@@ -78,14 +78,14 @@ def test_every_signal_counts_and_the_worst_one_is_the_load() -> None:
             overload.on_signals(signals, number * EVERY_S)
         snapshot = overload.snapshot()
         assert snapshot.level is Level.REFUSE and snapshot.load == 2.0
-        assert snapshot.uses == {"loop-lag": 0.0, "input-age": 0.0, "queued": 0.0, used: 2.0}
+        assert snapshot.uses == {"loop-lag": 0.0, "input-age": 0.0, "backlog": 0.0, used: 2.0}
 
 
 def test_different_signals_in_turn_are_no_overload() -> None:
     """Each has drained in between."""
     overload = Overload()
     for number in range(100):
-        signals = Signals(loop_lag_s=0.02) if number % 2 else Signals(queued=128)
+        signals = Signals(loop_lag_s=0.02) if number % 2 else Signals(backlog_s=0.5)
         assert overload.on_signals(signals, number * EVERY_S) is None
 
 
@@ -104,7 +104,8 @@ def test_it_never_flaps(loads: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [{"leave": 0.93}, {"enter": (0.95, 0.92, 1.0)}, {"loop_lag_s": 0.0}, {"queued": 0}, {"dwell_s": -1.0}]
+    "values",
+    [{"leave": 0.93}, {"enter": (0.95, 0.92, 1.0)}, {"loop_lag_s": 0.0}, {"backlog_s": 0.0}, {"dwell_s": -1.0}],
 )
 def test_impossible_settings_are_refused_at_birth(values: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"limits|levels"):

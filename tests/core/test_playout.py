@@ -151,6 +151,39 @@ def test_a_piece_in_time_is_no_underrun() -> None:
     assert playout.snapshot().underruns == 0
 
 
+def test_how_long_playback_has_stood_still() -> None:
+    playout = filled(20)
+    playout.on_release(0.0)
+    playout.on_audio(pcm(20), 0.5)
+    assert playout.stalled_s == pytest.approx(0.48)
+    playout.on_audio(pcm(20), 0.51)  # in time
+    playout.on_audio(pcm(20), 0.65)
+    assert playout.stalled_s == pytest.approx(0.48 + 0.11)
+
+
+def test_a_report_tells_when_the_content_began() -> None:
+    playout = filled(100)
+    playout.on_release(0.0)
+    assert playout.begun_s(0) is None
+    assert playout.begun_s(30) == pytest.approx(0.03)
+
+
+def test_a_report_from_a_client_that_has_nothing_left_to_play_does_not() -> None:
+    """It may have stood still for any time."""
+    playout = filled(20)
+    playout.on_release(0.0)
+    assert playout.begun_s(20) is None and playout.begun_s(19) == pytest.approx(0.019)
+    playout.on_last(0.02)
+    assert playout.begun_s(20) == pytest.approx(0.02)  # that was all, and it says so when it has played it
+
+
+def test_nor_does_one_after_playback_has_stood_still() -> None:
+    playout = filled(20)
+    playout.on_release(0.0)
+    playout.on_audio(pcm(100), 1.0)
+    assert playout.begun_s(30) is None
+
+
 def test_what_a_client_reports_counts_more_than_the_estimate() -> None:
     """It may have started late; what it says is what was heard."""
     playout = filled(100)

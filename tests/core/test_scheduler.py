@@ -72,6 +72,39 @@ def order(works: list[Work], *, submitted: float = 0.0, free_at: float = 0.0, ch
     return ids
 
 
+def ahead(ident: int, deadline: float, *, session: str = "a") -> Work:
+    return replace(work(ident, klass=WorkClass.AHEAD, session=session), deadline=deadline, expected_s=0.02)
+
+
+def test_audio_beyond_the_frontier_waits_for_listening_and_speculation() -> None:
+    works = [ahead(1, 3.0), work(2), work(3, klass=WorkClass.ASR)]
+    assert order(works, free_at=1.0) == [3, 2, 1]
+
+
+def test_unless_playback_is_about_to_run_dry() -> None:
+    """It is a started turn's then, in the order of latest starts: 1 has to begin by 1.48, in half a second, and
+    2 by 1.58."""
+    works = [ahead(1, 1.5), ahead(2, 1.6, session="b"), work(3, klass=WorkClass.ASR), started(4, 1.2, session="c")]
+    assert order(works, free_at=1.0) == [4, 1, 3, 2]
+    assert order(works, free_at=1.09) == [4, 1, 2, 3]
+
+
+def test_what_has_become_urgent_counts_as_backlog_and_can_be_withdrawn() -> None:
+    one = scheduler()
+    one.on_submit(work(-1, session="first"), 0.0)
+    one.on_submit(ahead(1, 1.0), 0.0)
+    one.on_submit(replace(started(2, 1.0, session="b"), expected_s=0.03), 0.0)
+    assert one.snapshot().lanes["main"].backlog_s == pytest.approx(0.03)
+    one.on_timer(0.6)
+    assert one.snapshot().lanes["main"].backlog_s == pytest.approx(0.05)
+    assert one.on_withdraw(ahead(1, 1.0), 0.7) == [
+        Discard(replace(ahead(1, 1.0), klass=WorkClass.STARTED), DiscardReason.WITHDRAWN)
+    ]
+    assert one.snapshot().lanes["main"].backlog_s == pytest.approx(0.03)
+    one.on_close("b", 0.8)
+    assert one.snapshot().lanes["main"].backlog_s == 0.0
+
+
 def test_a_work_on_an_idle_lane_runs_at_once() -> None:
     """Nothing to wait for."""
     assert scheduler().on_submit(work(1), 0.0) == [Run(work(1), "main")]

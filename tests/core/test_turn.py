@@ -169,6 +169,20 @@ def test_a_client_that_plays_late_was_answered_late() -> None:
     assert ended.record.verdict is Verdict.MISSED
 
 
+def test_playback_that_stands_still_within_the_answer_did_not_begin_late() -> None:
+    """300 ms of it were played from 1.2 on; the next piece came at 2.0, and the report at 2.1."""
+    talk = Talk(budget_s=0.25).until_committed()
+    talk.think("One two. Three four.", 1.15, last=True)
+    talk.say(0.3, 1.2)
+    talk.do(talk.turns.on_sent(1, 1.2))
+    talk.do(talk.turns.on_report(1, round(0.3 * RATE), 1.7))
+    talk.say(0.5, 2.0)
+    talk.do(talk.turns.on_report(1, round(0.4 * RATE), 2.1))
+    talk.wait(9.0)
+    (ended,) = [c for c in talk.last if isinstance(c, TurnEnded)]
+    assert ended.record.verdict is Verdict.MET and ended.record.stalled_s == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize("epoch", [0, 2, 99])
 def test_a_report_about_another_epoch_says_nothing(epoch: int) -> None:
     """Stale or unknown ids are ignored."""

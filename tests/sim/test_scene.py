@@ -41,7 +41,7 @@ SCENES = {
         habits=Habits(misheard=0.6, rethought=0.5, marked=0.6, pause=0.3, unmarked=0.3, unsaid=0.1, barge_in=0.6),
     ),
     "patient": replace(SHORT, operating_point="safe"),
-    "sheds early": replace(SHORT, sessions=40.0, admission=OPEN, overload=OverloadConfig(queued=2)),
+    "sheds early": replace(SHORT, sessions=40.0, admission=OPEN, overload=OverloadConfig(backlog_ms=10.0)),
 }
 
 

@@ -74,6 +74,7 @@ class Ledger:
         self._sent: float | None = None
         self._behind_s = 0.0
         """What was still to be played before the content when it was sent."""
+        self._stalled_s = 0.0
         self._heard: float | None = None
         self._reply: _Reply | None = None
         self._chunks: dict[Stage, list[Chunk]] = {stage: [] for stage in Stage}
@@ -181,6 +182,10 @@ class Ledger:
             began = now - played_s if self._heard is None else min(self._heard, now - played_s)
             self._heard = max(self._sent, began)
 
+    def on_stalled(self, seconds: float) -> None:
+        """So long has playback of the reply stood still so far, for want of audio."""
+        self._stalled_s = seconds
+
     def on_predicted(self, stage: Stage, predicted_remaining_s: float, now: float) -> None:
         """At a boundary, `stage` is next: so much service is expected until the first content is at the socket.
         What is predicted after that is about the rest of the reply, and has no deadline here."""
@@ -254,6 +259,7 @@ class Ledger:
             ways=tuple(self._ways),
             background_s=self._background_s(),
             reason=self._failed or self._refused,
+            stalled_s=self._stalled_s,
         )
 
     # inner

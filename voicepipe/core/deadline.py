@@ -2,7 +2,7 @@
 
 Four tests, in this order; the first that fails is the reason of the refusal. n counts the newcomer.
 
-    utilisation   n (share - listening)                                             <= 0.7
+    utilisation   n (share - listening), and n times what the detector of speech takes   <= 0.85
     burst         correction P(a turn is late because others ended just before it)  <= 0.0075
     memory        n (prompt + thinking + answer)                                    <= 0.9 pool, and n <= slots
     loop-lag      p99 of the event loop's lag                                       <  10 ms, then <= 5 ms again
@@ -55,8 +55,8 @@ class DeadlineSettings:
     """Speech end to audible content."""
     overhead_s: float = 0.002
     """The part of it in which nothing can be worked: to the client."""
-    utilisation: float = 0.7
-    """Of the shared lane."""
+    utilisation: float = 0.85
+    """Of the shared lane, and of the ears'."""
     late: float = 0.0075
     """Turns that may be late because of others."""
     slots: int | None = None
@@ -140,7 +140,7 @@ def loads(
         memory = max(memory, n * settings.session_tokens / (settings.pool_share * settings.pool_tokens))
     lagging = lag.lag_s / settings.lag_s
     return {
-        Test.UTILISATION: n * (demand.share - demand.listening_share) / settings.utilisation,
+        Test.UTILISATION: n * max(demand.share - demand.listening_share, demand.ears_share) / settings.utilisation,
         Test.BURST: correction * late_risk(n, demand, settings, budget_s) / settings.late,
         Test.MEMORY: memory,
         Test.LOOP_LAG: max(lagging, 1.001) if lag.is_shut else min(lagging, 1.0),

@@ -71,6 +71,8 @@ class DemandSnapshot:
     """Of the shared lane, that a session needs; what speculation did in vain is not needed."""
     listening_share: float
     """The part of it that goes to what is being said, while no turn of the session waits for it."""
+    ears_share: float
+    """Of the lane that runs the detector of speech, that a session needs."""
     hit_rate: float
     """Turns whose reply was begun before the commit."""
     hit: TurnCost
@@ -128,6 +130,7 @@ class Demand:
         self._turns = turns
         self._needed_s = turns * (2.0 * expected.turn_s + decodes_s)  # the rest of the answer: as much again
         self._listening_s = turns * decodes_s
+        self._ears_s = 0.0
         self._hit_rate, self._hits_of = 0.0, PRIOR_TURNS
         path_s = expected.begin_s + expected.turn_s
         self._hit, self._miss = _Cost(path_s, expected.turn_s), _Cost(path_s, expected.turn_s)
@@ -140,7 +143,10 @@ class Demand:
 
     def on_chunk(self, work: Work, timing: Timing) -> None:
         """A chunk has run."""
-        if work.kind is WorkKind.HEAR or work.klass is WorkClass.BACKGROUND:
+        if work.kind is WorkKind.HEAR:
+            self._ears_s += timing.finished - timing.started
+            return
+        if work.klass is WorkClass.BACKGROUND:
             return
         if work.session in self._chunks:
             self._chunks[work.session].append((work, timing))
@@ -182,6 +188,7 @@ class Demand:
         self._turns *= fade
         self._needed_s *= fade
         self._listening_s *= fade
+        self._ears_s *= fade
 
     def on_left(self, session: str) -> None:
         """A chunk of it that still runs is not kept."""
@@ -192,6 +199,7 @@ class Demand:
             turns_hz=self._turns / self._session_s,
             share=self._needed_s / self._session_s,
             listening_share=self._listening_s / self._session_s,
+            ears_share=self._ears_s / self._session_s,
             hit_rate=self._hit_rate,
             hit=self._hit.snapshot(),
             miss=self._miss.snapshot(),

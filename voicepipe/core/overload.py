@@ -36,22 +36,22 @@ class Signals:
     """How late the event loop ran a timer."""
     input_age_s: float = 0.0
     """How long sound had waited when it was listened to: the worst."""
-    queued: int = 0
-    """Chunks that wait at the device."""
+    backlog_s: float = 0.0
+    """Service that turns which have begun wait for at the device."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverloadSettings:
     loop_lag_s: float = 0.010
     input_age_s: float = 0.100
-    queued: int = 64
+    backlog_s: float = 0.250
     enter: tuple[float, float, float] = (0.92, 0.95, 1.0)
     """Load from which on each level holds."""
     leave: float = 0.80
     dwell_s: float = 5.0
 
     def __post_init__(self) -> None:
-        if not (min(self.loop_lag_s, self.input_age_s) > 0.0 and self.queued > 0 and self.dwell_s >= 0.0):
+        if not (min(self.loop_lag_s, self.input_age_s, self.backlog_s) > 0.0 and self.dwell_s >= 0.0):
             raise ValueError("limits are positive, and a dwell not negative")
         if not 0.0 < self.leave < self.enter[0] <= self.enter[1] <= self.enter[2]:
             raise ValueError("levels are entered in order, and left below the first")
@@ -88,7 +88,7 @@ class Overload:
             {
                 "loop-lag": signals.loop_lag_s / settings.loop_lag_s,
                 "input-age": signals.input_age_s / settings.input_age_s,
-                "queued": signals.queued / settings.queued,
+                "backlog": signals.backlog_s / settings.backlog_s,
             }
         )
         load = self._load()

@@ -87,6 +87,8 @@ class Playout:
         self._sent_told = False
         self._heard_told = False
         self._underruns = 0
+        self.stalled_s = 0.0
+        """How long playback has stood still within the content."""
 
     # events
 
@@ -111,8 +113,10 @@ class Playout:
         assert self._clauses and not self._closed and len(pcm) % BYTES_PER_SAMPLE == 0
         if pcm:
             if self._starved(now):
-                self._underruns += self.has_content
-                self._origin = now - self._sent / self.settings.rate_hz
+                began, self._origin = self._origin, now - self._sent / self.settings.rate_hz
+                if self.has_content and began is not None:
+                    self._underruns += 1
+                    self.stalled_s += self._origin - began
             self._queue.append(pcm)
             self._ready += len(pcm) // BYTES_PER_SAMPLE
         return self.on_timer(now)
@@ -133,9 +137,13 @@ class Playout:
         self._reported = max(self._reported or 0, min(played_samples, self._sent))
         return self.on_timer(now)
 
-    def content_s(self, played_samples: int) -> float:
-        """How much of the content that is; the client cannot have played more than was sent."""
-        return max(0, min(played_samples, self._sent) - self._prelude) / self.settings.rate_hz
+    def begun_s(self, played_samples: int) -> float | None:
+        """How long ago the content began, of which the client says now that so many samples have been played. None
+        where that does not tell: none of it has, or playback stood still meanwhile, or stands still now, all that
+        was sent having been played."""
+        content = min(played_samples, self._sent) - self._prelude
+        stands = played_samples >= self._sent and not (self._closed and self._sent == self._ready)
+        return None if content <= 0 or stands or self._underruns else content / self.settings.rate_hz
 
     def on_timer(self, now: float) -> list[PlayoutCommand]:
         commands: list[PlayoutCommand] = []

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from voicepipe.core.budget import Ledger
 from voicepipe.core.clauses import FIRST, HURRIED, ClauseSplitter, is_shortened
 from voicepipe.core.events import (
+    URGENT_S,
     Acknowledged,
     Line,
     ReplyAudio,
@@ -56,8 +57,6 @@ class ReplySettings:
     """There is no time to spare, so that first clauses are short from the start."""
     ahead_s: float = 3.0
     """Audio made beyond the playback frontier after it."""
-    urgent_s: float = 0.5
-    """With less audio than this ahead, playback is about to run dry."""
     pending_clauses: int = 2
     """Clauses that may wait for the Tts before the Llm pauses."""
 
@@ -201,6 +200,7 @@ class Reply:
             self.way = replace(self.way, has_audio=True)
             self.predict(now)
         commands = self._translate(self.playout.on_audio(pcm, now))
+        self._ledger.on_stalled(self.playout.stalled_s)
         self._in_clause = not last
         return commands + self._advance(now)
 
@@ -323,7 +323,7 @@ class Reply:
         if not self._released:
             started = self.awaited and not self.playout.has_content
             return WorkClass.STARTED if started else WorkClass.SPECULATION
-        urgent = not self.playout.has_content or self.playout.ahead_s(now) < self._settings.urgent_s
+        urgent = not self.playout.has_content or self.playout.ahead_s(now) < URGENT_S
         return WorkClass.STARTED if urgent else WorkClass.AHEAD
 
     def _translate(self, commands: list[PlayoutCommand]) -> list[TurnCommand]:

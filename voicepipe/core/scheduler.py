@@ -3,7 +3,8 @@
 A lane runs `capacity` chunks at a time and never takes one back. Every submitted work is answered exactly once:
 `Run`, `Discard` or `Reject`. Who goes first is decided when a lane has room, with that instant's `now`:
 
-1. The lower class.
+1. The lower class. What makes audio beyond the playback frontier becomes a started turn's when playback is about
+   to run dry: half a second before its latest start.
 2. Within a class the earlier latest start (deadline - remaining_s - expected_s), counted on a grid of 5 ms; on the
    same point of the grid the shorter bound, then the earlier. "Within 5 ms of each other" would not be
    transitive: of three works 4 ms apart it ties the first to the second and the second to the third, but not the
@@ -27,9 +28,9 @@ from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from voicepipe.core.events import Stage, Work, WorkClass, WorkKind
+from voicepipe.core.events import URGENT_S, Stage, Work, WorkClass, WorkKind
 from voicepipe.core.turn_demand import spare_s
-from voicepipe.core.waiting import Queue, Waiting
+from voicepipe.core.waiting import Queue, Waiting, latest_start
 
 MARGIN_S = 0.002
 """Slack that background leaves beyond its bound: the hand-off to the next chunk."""
@@ -89,6 +90,8 @@ class LaneSnapshot:
     served: int
     overruns: int = 0
     """Chunks that took longer than their declared bound."""
+    backlog_s: float = 0.0
+    """Expected service of what started turns wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +177,8 @@ class _Lane:
 
     def snapshot(self) -> LaneSnapshot:
         queued = sum(queue.size for queue in self._in_order)
-        return LaneSnapshot(len(self.running), queued, self.served, self.overruns)
+        backlog_s = self.queues[WorkClass.STARTED].backlog_s
+        return LaneSnapshot(len(self.running), queued, self.served, self.overruns, backlog_s)
 
 
 class _Reservations:
@@ -217,7 +221,7 @@ class Scheduler:
         placement: Mapping[WorkKind, str],
         capacity: Mapping[str, int],
         *,
-        max_queued: int = 256,
+        max_queued: int = 4096,
         pool: Pool = Pool.DEDICATED,
     ) -> None:
         """`placement` names each kind's lane, `capacity` each lane's chunks at a time, `max_queued` the works
@@ -292,14 +296,7 @@ class Scheduler:
         for waiting in list(self._waiting.get(session, {}).values()):
             work = waiting.work
             if work.epoch == epoch and work.klass > WorkClass.STARTED and work.kind in (kinds or WorkKind):
-                due = work.deadline if deadline is None else deadline
-                started = replace(work, klass=WorkClass.STARTED, deadline=due)
-                if self._queue(started) is self._queue(work):  # a line
-                    waiting.work = started
-                    continue
-                self._queue(work).remove(waiting)
-                moved = self._waiting[session][work.id] = replace(waiting, work=started, queue=None)
-                self._queue(started).push(moved)
+                self._start(waiting, work.deadline if deadline is None else deadline)
         return self.on_timer(now)  # it may have been background that was held back
 
     def on_reserve(self, session: str, latest_start_s: float, now: float) -> list[SchedulerCommand]:
@@ -341,7 +338,24 @@ class Scheduler:
         lanes = {name: lane.snapshot() for name, lane in self._lanes.items()}
         return SchedulerSnapshot(lanes, len(self._reservations))
 
+    def _start(self, waiting: Waiting, deadline: float | None) -> None:
+        """It belongs to a started turn now."""
+        work = waiting.work
+        started = replace(work, klass=WorkClass.STARTED, deadline=deadline)
+        if self._queue(started) is self._queue(work):  # a line
+            waiting.work = started
+            return
+        self._queue(work).remove(waiting)
+        moved = self._waiting[work.session][work.id] = replace(waiting, work=started, queue=None)
+        self._queue(started).push(moved)
+
+    def _start_urgent(self, lane: _Lane, now: float) -> None:
+        ahead = lane.queues[WorkClass.AHEAD]
+        while (waiting := ahead.earliest()) is not None and latest_start(waiting.work) < now + URGENT_S:
+            self._start(waiting, waiting.work.deadline)
+
     def _dispatch(self, lane: _Lane, now: float) -> list[SchedulerCommand]:
+        self._start_urgent(lane, now)
         commands: list[SchedulerCommand] = []
         while lane.has_room and (chosen := self._choice(lane, now)) is not None:
             waiting, work = chosen

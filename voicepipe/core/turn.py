@@ -257,8 +257,8 @@ class Turns:
         turn = self._replying(epoch)
         if turn is None or turn.reply is None:
             return []
-        content_s = turn.reply.playout.content_s(played_samples)
-        if content_s > 0.0:
+        content_s = turn.reply.playout.begun_s(played_samples)
+        if content_s is not None:
             turn.ledger.on_heard(now, content_s)
         return self.on_truncate(epoch, played_samples, now)
 

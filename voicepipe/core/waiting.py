@@ -22,10 +22,15 @@ AGE_LIMIT_S = 1.0
 chunk a second from those in time, at most."""
 
 
+def chunk_s(work: Work) -> float:
+    """Expected service of the chunk. Its bound stands for what nobody has foretold, and for nothing else: one chunk
+    in a hundred reaches it."""
+    return work.expected_s or work.bound_s
+
+
 def to_go_s(work: Work) -> float:
-    """Expected service until what the deadline is about is done. The chunk's bound stands for what nobody has
-    foretold, and for nothing else: one chunk in a hundred reaches it."""
-    return (work.expected_s or work.bound_s) + work.remaining_s
+    """Expected service until what the deadline is about is done."""
+    return chunk_s(work) + work.remaining_s
 
 
 def latest_start(work: Work) -> float:
@@ -69,6 +74,8 @@ class Queue:
         """Per session and by serial number, all that has a deadline."""
         self.size = 0
         """What waits: read where a call would be felt."""
+        self.backlog_s = 0.0
+        """Its expected service."""
 
     def __len__(self) -> int:
         return self.size
@@ -76,6 +83,7 @@ class Queue:
     def push(self, waiting: Waiting) -> None:
         waiting.queue = self
         self.size += 1
+        self.backlog_s += chunk_s(waiting.work)
         start = inf if self._is_line else latest_start(waiting.work)
         if start == inf:
             place = waiting.queued if waiting.place is None else waiting.place
@@ -89,6 +97,7 @@ class Queue:
         assert waiting.queue is self
         waiting.queue = None
         self.size -= 1
+        self.backlog_s = self.backlog_s - chunk_s(waiting.work) if self.size else 0.0
         session = waiting.work.session
         due = self._due.get(session)
         if due is not None:
@@ -107,6 +116,10 @@ class Queue:
     def due(self) -> Iterator[Work]:
         """All that waits here and has a deadline."""
         return (waiting.work for own in self._due.values() for waiting in own.values())
+
+    def earliest(self) -> Waiting | None:
+        """Of what was in time when it was last looked at, the one with the earliest latest start."""
+        return self._timed[0][-1] if self._has(self._timed) else None
 
     def first(self, now: float) -> Waiting | None:
         """The one to run at `now`. It stays until it is removed."""

@@ -79,6 +79,8 @@ class MachineSnapshot:
     """Service so far, by lane and class."""
     chunks: int = 0
     """That have run."""
+    backlog_s: float = 0.0
+    """Expected service of what started turns wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +191,10 @@ class SchedulerMachine:
         self._writer.close()
 
     def snapshot(self) -> MachineSnapshot:
-        lanes = self._scheduler.snapshot().lanes.values()
+        lanes = list(self._scheduler.snapshot().lanes.values())
         queued, running = sum(lane.queued for lane in lanes), sum(lane.running for lane in lanes)
-        return MachineSnapshot(queued, running, dict(self._busy_s), self._chunks)
+        backlog_s = max(lane.backlog_s for lane in lanes)
+        return MachineSnapshot(queued, running, dict(self._busy_s), self._chunks, backlog_s)
 
     # inner
 

@@ -266,7 +266,7 @@ class _Stage:
     def _look(self) -> None:
         """There is no event loop here that could lag, and no sound that waits to be listened to."""
         before, now = self._overload.level, self._timeline.now
-        level = self._overload.on_signals(Signals(queued=self._machine.snapshot().queued), now)
+        level = self._overload.on_signals(Signals(backlog_s=self._machine.snapshot().backlog_s), now)
         if level is not None and (level is Level.REFUSE) is not (before is Level.REFUSE):
             self._admission.on_shed(level is Level.REFUSE, now)
         if now < self._end + END_S:

@@ -180,7 +180,13 @@ class SharedMachine:
 
     def snapshot(self) -> MachineSnapshot:
         queued = len(self._others) + sum(not each.is_text for each in self._slots.waiting)
-        return MachineSnapshot(queued, sum(self._at_device.values()), dict(self._busy_s), self._chunks)
+        running = sum(self._at_device.values())
+        return MachineSnapshot(queued, running, dict(self._busy_s), self._chunks, self._backlog_s())
+
+    def _backlog_s(self) -> float:
+        """Of what started turns wait for or have a slot for."""
+        waiting = [job.work for job in self._jobs() if job.work.klass is WorkClass.STARTED]
+        return sum(work.expected_s or work.bound_s for work in waiting)
 
     # what the device does next
 

@@ -48,6 +48,7 @@ from voicepipe.core.events.record import (
 )
 from voicepipe.core.events.timing import LaneTiming, Timing, Waits
 from voicepipe.core.events.work import (
+    URGENT_S,
     Line,
     Load,
     Offer,
@@ -62,6 +63,7 @@ from voicepipe.core.events.work import (
 )
 
 __all__ = [
+    "URGENT_S",
     "Acknowledged",
     "Blame",
     "BlameKind",

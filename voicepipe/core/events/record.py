@@ -180,3 +180,5 @@ class TurnRecord:
     """How long background chunks held up the critical path: a part of what `parts` has as blocking."""
     reason: str | None = None
     """Why it is `refused` (a `RefusedFor`), or `failed` (the code of the engine's error)."""
+    stalled_s: float = 0.0
+    """How long playback stood still within the reply, because its audio was not there yet."""

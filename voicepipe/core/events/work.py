@@ -47,6 +47,10 @@ _STAGES = {
 }
 
 
+URGENT_S = 0.5
+"""Playback that has less left is about to run dry."""
+
+
 class WorkClass(IntEnum):
     """Who goes first; a lower number wins."""
 
