@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from voicepipe import __version__
 from voicepipe.acknowledgements import render
 from voicepipe.background import TextService
 from voicepipe.config import Config
@@ -40,6 +41,7 @@ from voicepipe.entrance import make_admission, make_policy, overload_settings
 from voicepipe.gate import AccessRules, Gate
 from voicepipe.meter import OnThread
 from voicepipe.metrics import Metrics
+from voicepipe.metrics.states import Phase
 from voicepipe.pages import Readiness
 from voicepipe.pressure import Pressure
 from voicepipe.reception import serve_session
@@ -126,7 +128,8 @@ async def serving(
 
     Raises PortInUse before anything is loaded, then whatever `load` raises.
     """
-    metrics = Metrics(CollectorRegistry())
+    metrics = Metrics(CollectorRegistry(), version=__version__)
+    metrics.promised(config.budget_ms / 1000)
     services: list[Services] = []
     recorders = recorders or Recorders()
     tape = recorders.tape
@@ -143,21 +146,23 @@ async def serving(
         return Readiness(True) if services else Readiness(False, "warming_up")
 
     def observe(work: Work, timing: Timing, lane: str) -> None:
-        metrics.chunk_done(work.kind.stage.value, work.klass.name.lower(), timing.service_s)
+        metrics.chunk_waited(work.klass.name.lower(), timing.wait_s, is_input=work.kind is WorkKind.HEAR)
         demand.on_chunk(work, timing)
         pressure.on_chunk(work, timing)
         for recorder in recorders.observers:
             recorder.on_chunk(work, timing, lane)
 
     def learn(work: Work, service_s: float, whole: bool) -> None:
+        stage = work.kind.stage.value
+        metrics.chunk_done(placement[work.kind], stage, work.klass.name.lower(), service_s)
         if service_s > work.bound_s > 0:
-            metrics.chunk_overran(work.kind.stage.value)
+            metrics.chunk_overran(stage)
         forecaster.on_chunk(work, service_s, whole=whole)
 
     def on_record(session: str, record: TurnRecord) -> None:
         demand.on_turn(session, record)
         server.lobby.on_turn(observe_turn(record))
-        metrics.turn_blocked(record.background_s)
+        metrics.turn_recorded(record)
         for recorder in recorders.observers:
             recorder.on_record(session, record)
 
@@ -184,6 +189,11 @@ async def serving(
     )
     pressure = Pressure(Overload(overload_settings(config.overload)), server.lobby.on_shed)
     metrics.follow_overload(pressure.snapshot)
+    metrics.follow_phase(lambda: Phase(server.readiness().ready, server.draining.is_set()))
+    metrics.decides(policy.name)
+    for lane in where.lanes:
+        stages = frozenset(kind.stage.value for kind, home in placement.items() if home == lane)
+        metrics.lane_known(lane, stages)
     async with server:
         on_listening(server.port)
         clock = asyncio.get_running_loop().time
@@ -204,6 +214,7 @@ async def serving(
                 warm = await warm_up(engines, clock, on_thread, on_ears)
                 forecaster.seed(warm.chunks, warm.ways)
                 demand.seed(Expected(warm.total_s, warm.final_s))
+                metrics.follow_lanes(device.snapshot, where.lanes)
                 metrics.follow_costs(lambda: forecaster.snapshot().costs)
                 metrics.follow_admission(lambda: admission.snapshot(clock()))
                 texts = config.acknowledge.texts if Rung.ACKNOWLEDGE in config.ladder else ()
@@ -211,6 +222,7 @@ async def serving(
                 warmed_s = clock() - began
                 vad_frame_s = engines.vad.open().frame_samples / RATE_HZ
                 expected_ms = achievable_ms(warm, config, engines.vad.lag_s)
+                metrics.measured(expected_ms / 1000)
                 gc.freeze()  # what is loaded stays: the collector need not walk it again
                 server.lag.forget()
                 pressure.begin(lambda: sum(lane.queued for lane in device.snapshot().lanes.values()))
