@@ -116,15 +116,16 @@ async def serving(
     load: Callable[[], Engines],
     *,
     tokens: frozenset[str] | Mapping[str, str] = frozenset(),
+    metrics_token: str = "",
     web_files: Path | None = None,
     on_listening: Callable[[int], None] = lambda port: None,
     recorders: Recorders | None = None,
     api: Api | None = None,
 ) -> AsyncIterator[Serving]:
     """Listen, load, warm up, and serve while the block runs. Leaving it drains. `tokens` may be a mapping to the
-    names under which quotas know them. `recorders` are told of every chunk
-    and every turn, and of what core decides on; they may be closed after it. `api` is open as long as there are
-    engines with slots for texts.
+    names under which quotas know them; `metrics_token` is what /metrics asks for, "" is nothing. `recorders` are
+    told of every chunk and every turn, and of what core decides on; they may be closed after it. `api` is open as
+    long as there are engines with slots for texts.
 
     Raises PortInUse before anything is loaded, then whatever `load` raises.
     """
@@ -178,8 +179,9 @@ async def serving(
     policy = make_policy(config, demand)
     admission = make_admission(config, policy)
     chance = random.Random()
+    access = _access(config, tokens, metrics_token)
     server = VoiceServer(
-        _server_settings(config, tokens, web_files),
+        _server_settings(config, access, web_files),
         handler,
         admission=admission,
         metrics=metrics,
@@ -258,7 +260,7 @@ async def serving(
                         )
                         writer = await stack.enter_async_context(service)
                         if api is not None:
-                            gate = Gate(_access(config, tokens))
+                            gate = Gate(access)
                             await stack.enter_async_context(api.serving(service, gate))
                     served = Serving(
                         server, engines, warm, warmed_s, forecaster, expected_ms, on_thread, demand, writer
@@ -278,21 +280,19 @@ def text_settings(config: Config, pool: TextPool) -> TextSettings:
     return settings if in_slack else replace(settings, longest_s=NO_LIMIT_S)
 
 
-def _server_settings(
-    config: Config, tokens: frozenset[str] | Mapping[str, str], web_files: Path | None
-) -> ServerSettings:
+def _server_settings(config: Config, access: AccessRules, web_files: Path | None) -> ServerSettings:
     limits = config.limits
     return ServerSettings(
         host=config.host,
         port=config.port,
-        access=_access(config, tokens),
+        access=access,
         web_files=web_files,
         send_timeout_s=limits.send_timeout_s,
         grace_s=limits.grace_s,
     )
 
 
-def _access(config: Config, tokens: frozenset[str] | Mapping[str, str]) -> AccessRules:
+def _access(config: Config, tokens: frozenset[str] | Mapping[str, str], metrics_token: str) -> AccessRules:
     """The same at both doors."""
     limits = config.limits
     return AccessRules(
@@ -300,6 +300,7 @@ def _access(config: Config, tokens: frozenset[str] | Mapping[str, str]) -> Acces
         tokens=frozenset(tokens),
         token_names=tokens if isinstance(tokens, Mapping) else {},
         metrics_public=config.metrics_public,
+        metrics_token=metrics_token,
         max_connections=limits.max_connections,
         max_connections_per_address=limits.max_connections_per_address,
     )

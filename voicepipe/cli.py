@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from voicepipe import __version__
+from voicepipe.commands.config import add_config
 from voicepipe.commands.models import add_models
 from voicepipe.commands.replay import add_replay
 from voicepipe.commands.serve import add_serve, run_serve
@@ -81,6 +82,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"voicepipe {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (add_demo, add_serve, add_talk, add_models, add_replay, add_simulate):
+    for add in (add_demo, add_serve, add_talk, add_config, add_models, add_replay, add_simulate):
         add(commands).add_argument("--verbose", action="store_true", help="log what happens (no words)")
     return parser
