@@ -330,6 +330,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
         "recorders",
     ),
+    "commands.dashboards": ("commands.folders", "commands.options", "errors", "resources"),
     "commands.config": ("commands.folders", "commands.options", "config.write", "errors"),
     "commands.ready": ("app", "config"),
     "commands.models": ("commands.engines", "models.*"),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from voicepipe import __version__
 from voicepipe.commands.config import add_config
+from voicepipe.commands.dashboards import add_dashboards
 from voicepipe.commands.models import add_models
 from voicepipe.commands.replay import add_replay
 from voicepipe.commands.serve import add_serve, run_serve
@@ -22,6 +23,17 @@ from voicepipe.signals import (
     serve_status,
     sigterm_raises,
     status_of_signal,
+)
+
+COMMANDS = (
+    add_demo,
+    add_serve,
+    add_talk,
+    add_config,
+    add_dashboards,
+    add_models,
+    add_replay,
+    add_simulate,
 )
 
 
@@ -82,6 +94,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"voicepipe {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (add_demo, add_serve, add_talk, add_config, add_models, add_replay, add_simulate):
+    for add in COMMANDS:
         add(commands).add_argument("--verbose", action="store_true", help="log what happens (no words)")
     return parser
