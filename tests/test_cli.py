@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "serve", "talk", "config", "dashboards", "models", "replay", "simulate"]
+    "command", ["demo", "serve", "talk", "top", "config", "dashboards", "models", "replay", "simulate"]
 )
 def test_every_command_says_what_it_does(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """On stdout, with status 0; and takes --verbose."""
@@ -36,7 +36,7 @@ def help_of(command: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "serve", "talk", "config", "dashboards", "models", "replay", "simulate"]
+    "command", ["demo", "serve", "talk", "top", "config", "dashboards", "models", "replay", "simulate"]
 )
 def test_every_command_says_with_which_status_it_ends(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Each that `errors` knows of, beside 0."""

@@ -300,6 +300,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "warmup",
     ),
     "entrance": ("config", "core.*"),
+    "top": (),
+    "top.*": ("top.*", "errors"),
     "pressure": ("core.events", "core.overload"),
     "signals": (),
     "show": ("audio", "waterfall", "wire.messages", "errors", "voicepipe_client", "voicepipe_client.*"),
@@ -330,6 +332,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
         "recorders",
     ),
+    "commands.top": ("commands.secrets", "errors", "signals", "top.*"),
     "commands.dashboards": ("commands.folders", "commands.options", "errors", "resources"),
     "commands.config": ("commands.folders", "commands.options", "config.write", "errors"),
     "commands.ready": ("app", "config"),
@@ -421,7 +424,7 @@ AT_HOME_IN: dict[str, set[str]] = {
     "sounddevice": {"voicepipe_client.devices"},
     "av": {"audio"},
     "soundfile": {"audio"},
-    "prometheus_client": {"metrics.*", "app"},
+    "prometheus_client": {"metrics.*", "app", "top.scrape"},
     "websockets": {"handshake", "server", "transport", "voicepipe_client.client", "voicepipe_client.opening"},
     "random": {"app", "sim.*"},
     "time": {"engines.scripted", "engines.native_steps", "api"},
@@ -431,7 +434,7 @@ AT_HOME_IN: dict[str, set[str]] = {
 }
 """Third-party and impure packages, and the only modules that may import them."""
 
-ENVIRONMENT_READERS = {"commands.engines", "commands.serve", "commands.talk", "models.store"}
+ENVIRONMENT_READERS = {"commands.engines", "commands.serve", "commands.talk", "commands.top", "models.store"}
 """The last one hands the environment on to pip, which is configured by it, whoever runs it."""
 INNER_IMPORTS = {"engines.table", "commands.serve", "commands.simulate"}
 """A backend costs its import only where it is asked for."""

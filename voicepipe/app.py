@@ -193,7 +193,8 @@ async def serving(
     metrics.follow_overload(pressure.snapshot)
     metrics.follow_phase(lambda: Phase(server.readiness().ready, server.draining.is_set()))
     metrics.decides(policy.name)
-    for lane in where.lanes:
+    used_lanes = {lane: where.lanes[lane] for lane in dict.fromkeys(placement.values())}
+    for lane in used_lanes:
         stages = frozenset(kind.stage.value for kind, home in placement.items() if home == lane)
         metrics.lane_known(lane, stages)
     async with server:
@@ -216,7 +217,7 @@ async def serving(
                 warm = await warm_up(engines, clock, on_thread, on_ears)
                 forecaster.seed(warm.chunks, warm.ways)
                 demand.seed(Expected(warm.total_s, warm.final_s))
-                metrics.follow_lanes(device.snapshot, where.lanes)
+                metrics.follow_lanes(device.snapshot, used_lanes)
                 metrics.follow_costs(lambda: forecaster.snapshot().costs)
                 metrics.follow_admission(lambda: admission.snapshot(clock()))
                 texts = config.acknowledge.texts if Rung.ACKNOWLEDGE in config.ladder else ()

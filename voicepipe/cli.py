@@ -17,6 +17,7 @@ from voicepipe.commands.replay import add_replay
 from voicepipe.commands.serve import add_serve, run_serve
 from voicepipe.commands.simulate import add_simulate
 from voicepipe.commands.talk import add_demo, add_talk
+from voicepipe.commands.top import add_top
 from voicepipe.errors import EngineError, VoicepipeError
 from voicepipe.signals import (
     Terminated,
@@ -29,6 +30,7 @@ COMMANDS = (
     add_demo,
     add_serve,
     add_talk,
+    add_top,
     add_config,
     add_dashboards,
     add_models,

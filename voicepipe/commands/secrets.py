@@ -66,3 +66,8 @@ def _checked(token: str, field: str, source: str) -> str:
     if not token or any(char.isspace() or not char.isprintable() for char in token):
         raise ConfigError(f"{field}: {source} holds no token, or one with white space in it", field=field)
     return token
+
+
+def shown_metrics_token(environ: Mapping[str, str]) -> str:
+    """What a reader of /metrics shows; "" is nothing. Raises ConfigError."""
+    return _either("token", "", METRICS_TOKEN, environ)

@@ -183,7 +183,7 @@ class Metrics(TurnMetrics, WorkMetrics):
         self.registry.register(OverloadState(snapshot))
 
     def follow_lanes(self, snapshot: Callable[[], SchedulerSnapshot], capacity: Mapping[str, int]) -> None:
-        """`capacity`: of each lane, chunks at a time."""
+        """`capacity`: of each lane that is used, chunks at a time."""
         self.registry.register(LaneState(snapshot, capacity))
 
     # --- out

@@ -84,7 +84,7 @@ class OverloadState(Collector):
 
 
 class LaneState(Collector):
-    """What runs and waits on each lane of the device. `capacity`: chunks at a time, by lane."""
+    """What runs and waits on each lane of the device. `capacity`: chunks at a time, of the lanes that are used."""
 
     def __init__(self, snapshot: Callable[[], SchedulerSnapshot], capacity: Mapping[str, int]) -> None:
         self._snapshot = snapshot
@@ -94,8 +94,10 @@ class LaneState(Collector):
         room = GaugeMetricFamily("voicepipe_lane_chunks", "Chunks that a lane runs at a time", labels=("lane",))
         running = GaugeMetricFamily("voicepipe_lane_running_chunks", "Chunks that run", labels=("lane",))
         queued = GaugeMetricFamily("voicepipe_lane_queued_chunks", "Chunks that wait", labels=("lane",))
-        for name, lane in self._snapshot().lanes.items():
-            room.add_metric((name,), self._capacity[name])
+        lanes = self._snapshot().lanes
+        for name, chunks in self._capacity.items():
+            lane = lanes[name]
+            room.add_metric((name,), chunks)
             running.add_metric((name,), lane.running)
             queued.add_metric((name,), lane.queued)
         yield from (room, running, queued)

@@ -7,7 +7,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from voicepipe.core.events import Speculation, TurnRecord
 from voicepipe.metrics.labels import AHEAD, BLAME_KINDS, RUNGS, STAGES, VERDICTS, known
 
-_GAP_BUCKETS_S = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
+_GAP_BUCKETS_S = (
+    *(0.05, 0.075, 0.1, 0.125, 0.15, 0.175, 0.2, 0.225, 0.25),  # fine around the budget that holds by default
+    *(0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0),
+)
 _RATIO_BUCKETS = (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 _SLACK_BUCKETS_S = (-1.0, -0.5, -0.2, -0.1, -0.05, 0.0, 0.025, 0.05, 0.1, 0.15, 0.2, 0.5)
 
