@@ -26,6 +26,7 @@ def test_the_cost_models_state(metrics: Metrics) -> None:
     assert value(metrics, "voicepipe_cost_coverage", **labels) is None
     model.on_chunk(key, Size(2), 0.02)
     assert value(metrics, "voicepipe_cost_coverage", **labels) == 1.0
+    assert value(metrics, "voicepipe_cost_chunks", **labels) == 2
 
 
 def test_what_admission_goes_by(metrics: Metrics) -> None:

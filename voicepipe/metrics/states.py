@@ -30,13 +30,16 @@ class Costs(Collector):
         bound = GaugeMetricFamily(
             "voicepipe_cost_bound_ratio", "Bound of a chunk in multiples of its expected service", labels=labels
         )
+        chunks = GaugeMetricFamily(
+            "voicepipe_cost_chunks", "Chunks that the expected service was learnt from", labels=labels
+        )
         for key, cost in list(self._snapshot().keys.items())[:MOST_WORDS]:
             values = (key.kind.stage.value, key.kind.value, key.variant, key.model[:LONGEST_NAME])
             bound.add_metric(values, cost.q)
+            chunks.add_metric(values, cost.n)
             if cost.coverage is not None:
                 coverage.add_metric(values, cost.coverage)
-        yield coverage
-        yield bound
+        yield from (coverage, bound, chunks)
 
 
 class AdmissionState(Collector):
