@@ -198,6 +198,8 @@ def test_an_api_needs_a_model_of_its_own() -> None:
             "tokens.kiosk.token",
             "`token` in [tokens.kiosk]; known are env",
         ),
+        ({"tokens": {"a.b": {"fil": "x"}}}, "tokens.a.b.fil", "`fil` in [tokens.a.b]; did you mean `file`?"),
+        ({"tokens": {"a.b": {"env": 3}}}, "tokens.a.b.env", "Expected `str`"),
         ({"tokens": {"kiosk": {"fil": "x"}}}, "tokens.kiosk.fil", "did you mean `file`?"),
         ({"tokens": {"a": {"quota": {"session": 1}}}}, "tokens.a.quota.session", "did you mean `sessions`?"),
         ({"engine": {"kind": "x"}}, "engine", "unknown key `engine`; did you mean `engines`?"),

@@ -30,7 +30,7 @@ def test_unknown_keys_are_found_at_any_depth() -> None:
         "tokens": {"env": {"env": "A", "quota": {"session": 1}}, "b": 3},
         "limits": 3,
     }
-    assert list(unknown_keys(values)) == [
+    assert [(one.table, one.key) for one in unknown_keys(values)] == [
         ("", "prot"),
         ("engines.scripted", "replies"),
         ("tokens.env.quota", "session"),

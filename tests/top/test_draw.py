@@ -27,6 +27,7 @@ def test_a_frame_says_all() -> None:
     watched.late(Stage.LLM, BlameKind.SERVICE, 0.3)
     watched.metrics.refused("burst")
     watched.metrics.chunk_done("cpu", "llm", "started", 30.0)
+    watched.metrics.chunk_done("cpu", "asr", "asr", 6.0)
     watched.metrics.loop_lagged(0.0005)
     watched.metrics.engine_failed("llm")
     said = text(watched, [120.0, None, 500.0])
@@ -43,8 +44,9 @@ def test_a_frame_says_all() -> None:
         "refused    burst 1",
         "leases     session 0  llm 0  text 0",
         "admission  burst 50 %",
-        "cpu          25 %",
-        "3 wait  turns 25 %",
+        "cpu          30 %",
+        "3 wait",
+        "           turns 25 %  listening 5 %",
         "100 % of replies had been begun, 2.0 attempts a turn",
         "shed nothing",
         "engine failures 1",
@@ -92,7 +94,8 @@ def test_it_fits_any_terminal(width: int, height: int) -> None:
     rows = frame(figures(watched.read(), None, 60.0), [100.0] * 120, URL, width)
     lines = screen(rows, width, height, colour=False)
     assert len(lines) <= height and max(map(len, lines)) <= width
-    assert ("more lines"[:width] in lines[-1]) == (len(rows) > height) or width < 20
+    left_out = len([row for row in rows if row]) > height
+    assert ("more lines"[: width - 10] in lines[-1]) == left_out or width < 20
 
 
 def test_colours_do_not_count_as_columns() -> None:
@@ -135,5 +138,27 @@ def test_spans_are_told_in_two_units(seconds: float, says: str) -> None:
 
 
 def test_a_server_that_is_away_is_told() -> None:
-    lines = screen(away(URL, "nobody answers (Connection refused)", 12.0), 80, 24, colour=False)
+    """And why, however narrow the terminal is."""
+    lines = screen(away(URL, "nobody answers (Connection refused)", 12.0, 80), 80, 24, colour=False)
     assert "away for 12 s" in lines[0] and "Connection refused" in lines[2]
+    narrow = screen(away(URL, "nobody answers (Connection refused)", 12.0, 30), 30, 24, colour=False)
+    assert narrow[2:4] == ["nobody answers (Connection", "refused)"]
+
+
+def test_empty_rows_go_before_anything_that_is_said() -> None:
+    rows = [[("a", Style.PLAIN)], [], [("b", Style.PLAIN)]]
+    assert screen(rows, 10, 3, colour=False) == ["a", "", "b"]
+    assert screen(rows, 10, 2, colour=False) == ["a", "b"]
+    assert screen([*rows, *rows], 60, 2, colour=False) == ["a", "... 3 more lines; a taller window shows them"]
+
+
+def test_a_busy_server_fits_a_terminal_of_24_lines() -> None:
+    """With as much to say as there can be."""
+    watched = Watched()
+    for stage in Stage:
+        for kind in (BlameKind.WAIT, BlameKind.SERVICE):
+            watched.late(stage, kind, 0.1)
+    watched.metrics.chunk_done("cpu", "llm", "started", 30.0)
+    watched.metrics.chunk_done("cpu", "asr", "asr", 6.0)
+    rows = frame(figures(watched.read(), None, 60.0), [100.0] * 9, URL, 80)
+    assert not any("more lines" in line for line in screen(rows, 80, 24, colour=False))

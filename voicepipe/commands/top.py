@@ -29,8 +29,8 @@ from voicepipe.top.scrape import Scrape, read
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 """Of the terminal's second screen, without a cursor."""
 HOME, TO_LINE_END, TO_SCREEN_END = "\x1b[H", "\x1b[K", "\x1b[J"
-WIDTH = 100
-"""Columns where the output is no terminal."""
+WIDTH, UNCUT = 100, 10_000
+"""Columns that are drawn for, and that a line may have, where the output is no terminal."""
 
 
 def add_top(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
@@ -115,7 +115,7 @@ class View:
         if self._as_json:
             self._put(msgspec.json.encode({"server": self._url, "away": why, "away_s": away_s}).decode() + "\n")
         else:
-            self._draw(away(self._url, why, away_s), live=True)
+            self._draw(away(self._url, why, away_s, self._size()[0]), live=True)
 
     def redraw(self) -> None:
         """The same, to the size that the terminal has now."""
@@ -126,7 +126,8 @@ class View:
         self._rows = rows
         width, height = self._size()
         if not (live and self.is_terminal):
-            lines = screen(rows, width, len(rows), colour=self._colour and self.is_terminal)
+            whole = width if self.is_terminal else UNCUT
+            lines = screen(rows, whole, len(rows), colour=self._colour and self.is_terminal)
             self._put("\n".join(lines) + ("\n\n" if live else "\n"))
             return
         lines = screen(rows, width, height, colour=self._colour)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from voicepipe.config.checks import contradictions, with_text_slots
+from voicepipe.config.describe import sections
 from voicepipe.config.options import Config
 from voicepipe.config.tables import NAME, dotted, kind_of, no_tables, tables, unknown_keys, words_of
 from voicepipe.errors import ConfigError
@@ -17,9 +18,11 @@ from voicepipe.errors import ConfigError
 
 def parse_config(values: Mapping[str, object]) -> Config:
     """Raises ConfigError, whose `field` is the dotted key."""
-    for table, key in unknown_keys(values):
-        where = f" in [{table}]" if table else ""
-        raise ConfigError(f"unknown key `{key}`{where}{_hint(key, table)}", field=dotted(table, key))
+    for one in unknown_keys(values):
+        where = f" in [{one.table}]" if one.table else ""
+        raise ConfigError(
+            f"unknown key `{one.key}`{where}{_hint(one.key, one.siblings)}", field=dotted(one.table, one.key)
+        )
     for field in no_tables(values):
         raise ConfigError(f"{field}: expected a table, [{field}]", field=field)
     for field in _no_numbers(values):
@@ -33,10 +36,9 @@ def parse_config(values: Mapping[str, object]) -> Config:
     return with_text_slots(config)
 
 
-def _hint(key: str, table: str) -> str:
+def _hint(key: str, siblings: Sequence[str]) -> str:
     """The nearest key of the same table, else the table that knows this key, else the nearest of any."""
     home = {one.name: one.keys for one in tables()}
-    siblings = _keys_of(table)
     if near := difflib.get_close_matches(key, siblings, n=1):
         return f"; did you mean `{near[0]}`?"
     known_in = next((name for name, keys in home.items() if key in keys), None)
@@ -47,17 +49,6 @@ def _hint(key: str, table: str) -> str:
         name = everywhere[near[0]]
         return f"; did you mean `{near[0]}`, {f'in [{name}]' if name else 'above all tables'}?"
     return f"; known are {', '.join(siblings)}"
-
-
-def _keys_of(table: str) -> Sequence[str]:
-    """`table` may hold a name of the user's choice where the types have NAME."""
-    parts = table.split(".")
-
-    def fits(name: str) -> bool:
-        known = name.split(".")
-        return len(known) == len(parts) and all(a in (b, NAME) for a, b in zip(known, parts, strict=True))
-
-    return next(one.keys for one in tables() if fits(one.name))
 
 
 def _no_numbers(values: object, field: str = "") -> Iterator[str]:
@@ -85,8 +76,17 @@ def _explained(error: str, values: Mapping[str, object]) -> ConfigError:
         message = "expected a code of two or three small letters, such as de"
     elif message.startswith("Invalid enum value") and field is not None:
         message = f"expected one of {', '.join(words_of(kind_of(field)))}"
-    message = message.replace("Expected `array`", "Expected a `list`")
+    elif field is not None and (kind := _kind(field)):
+        message = f"{message.replace('Expected `array`', 'Expected a `list`')}; it may be: {kind}"
     return ConfigError(f"{field or 'configuration'}: {message}", field=field)
+
+
+def _kind(field: str) -> str:
+    """What may stand there, in words; "" where that is no option."""
+    name = field.partition("[")[0]
+    if name.startswith("tokens."):
+        name = dotted("tokens", NAME, name.split(".", 2)[2])
+    return next((one.kind for section in sections() for one in section.options if one.key == name), "")
 
 
 def _culprit(values: Mapping[str, object], error: str) -> str:

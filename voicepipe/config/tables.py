@@ -34,6 +34,14 @@ class Table:
         return self.options + self.tables
 
 
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    table: str
+    key: str
+    siblings: tuple[str, ...]
+    """Keys that may stand there."""
+
+
 def dotted(*parts: str) -> str:
     return ".".join(part for part in parts if part)
 
@@ -67,14 +75,12 @@ def named_tables_of(kind: object) -> type[Struct] | None:
     return inner if _is_struct(inner) else None
 
 
-def unknown_keys(
-    values: Mapping[str, object], struct: type[Struct] = Config, name: str = ""
-) -> Iterator[tuple[str, str]]:
-    """(table, key) of each key that is no option, in the order of the file."""
+def unknown_keys(values: Mapping[str, object], struct: type[Struct] = Config, name: str = "") -> Iterator[Unknown]:
+    """Each key that is no option, in the order of the file."""
     known = _kinds(struct)
     for key, value in values.items():
         if key not in known:
-            yield name, key
+            yield Unknown(name, key, tuple(known))
         elif isinstance(value, Mapping):
             where = dotted(name, key)
             if (inner := table_of(known[key])) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
@@ -45,8 +46,10 @@ def rendered(row: Iterable[Piece], width: int, *, colour: bool) -> str:
 
 
 def screen(rows: Sequence[Row], width: int, height: int, *, colour: bool) -> list[str]:
-    """What fits; of more rows the last line says how many there are."""
-    if len(rows) > height > 0:
+    """What fits: without the empty rows, if that is what it takes; of more, the last line says how many."""
+    if len(rows) > height:
+        rows = [row for row in rows if row]
+    if len(rows) > height:
         more: Row = [(f"... {len(rows) - height + 1} more lines; a taller window shows them", Style.DIM)]
         rows = [*rows[: height - 1], more]
     return [rendered(row, width, colour=colour) for row in rows]
@@ -71,7 +74,8 @@ def frame(seen: Figures, trend_ms: Sequence[float | None], url: str, width: int)
     ]
 
 
-def away(url: str, why: str, away_s: float) -> list[Row]:
+def away(url: str, why: str, away_s: float, width: int) -> list[Row]:
+    wrapped = textwrap.wrap(why, max(20, width))
     return [
         [
             ("voicepipe", Style.TITLE),
@@ -80,7 +84,7 @@ def away(url: str, why: str, away_s: float) -> list[Row]:
             (f" for {span(away_s)}", Style.DIM),
         ],
         [],
-        [(why, Style.PLAIN)],
+        *([(line, Style.PLAIN)] for line in wrapped),
         [("It is asked again, and shown as soon as it answers. Ctrl-C ends.", Style.DIM)],
     ]
 
@@ -228,19 +232,25 @@ def _entrance(seen: Figures) -> list[Row]:
 
 
 def _device(seen: Figures, width: int) -> list[Row]:
-    return [_lane(name, lane, min(BAR, max(0, width - 40))) for name, lane in seen.device.items()]
+    columns = min(BAR, max(0, width - 40))
+    return [row for name, lane in seen.device.items() for row in _lane(name, lane, columns)]
 
 
-def _lane(name: str, lane: Lane, columns: int) -> Row:
+def _lane(name: str, lane: Lane, columns: int) -> list[Row]:
     filled = min(columns, round(columns * lane.busy))
     row: Row = [_label(name), (f"{100 * lane.busy:4.0f} %  ", Style.PLAIN)]
     row += [("█" * filled, Style.MARK), ("·" * (columns - filled), Style.DIM)]
     if lane.queued:
         row.append((f"  {lane.queued} wait", Style.WARN))
-    for klass, share in sorted(lane.classes.items(), key=lambda item: -item[1]):
-        if share >= 0.0005:
-            row.append((f"  {NAMES.get(klass, klass)} {100 * share:.{0 if share >= 0.01 else 1}f} %", Style.PLAIN))
-    return row
+    shares = [(klass, share) for klass, share in lane.classes.items() if share >= 0.0005]
+    if len(shares) < 2:
+        return [row]
+    told = "  ".join(f"{NAMES.get(klass, klass)} {_percent(share)}" for klass, share in shares)
+    return [row, [_label(""), (told, Style.PLAIN)]]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.{0 if share >= 0.01 else 1}f} %"
 
 
 def _ahead(seen: Figures) -> list[Row]:
