@@ -40,7 +40,7 @@ def test_a_frame_says_all() -> None:
         "unhurried 130 ms",
         "in time      50 %",
         "missed 1",
-        "blame      llm      service         1  ████████████  300 ms beyond the plan",
+        "blame      llm      service         1  ████████████  300 ms over, on average",
         "refused    burst 1",
         "leases     session 0  llm 0  text 0",
         "admission  burst 50 %",

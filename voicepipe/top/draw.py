@@ -209,7 +209,7 @@ def _blame(blames: Sequence[Blamed]) -> list[Row]:
                 _label("" if number else "blame"),
                 (f"{one.stage:<9}{one.kind:<13}{one.turns:4}  ", Style.PLAIN),
                 (f"{'█' * columns:<12}", Style.BAD),
-                (f"  {one.mean_ms:.0f} ms beyond the plan, in the mean", Style.DIM),
+                (f"  {one.mean_ms:.0f} ms over, on average", Style.DIM),
             ]
         )
     if len(blames) > 5:
