@@ -45,13 +45,15 @@ from voicepipe_client import Clip, ClipSource, connect, talk
 
 RATE_HZ = 16_000
 SPEECH = (0.2 * np.sin(np.arange(RATE_HZ // 2) * 0.2)).astype(np.float32)
+QUICK = ScriptedConfig(asr_ms=2.0, llm_prefill_ms=2.0, llm_token_ms=1.0, tts_ms=2.0, turn_model_ms=2.0)
+"""Of a server that is not looked at for its times: it is warm at once."""
 CALM = OverloadConfig(loop_lag_ms=10_000, input_age_ms=10_000, queued=100_000)
 SHORTER = {"5m": "4s", "15m": "6s", "1h": "6s", "6h": "8s"}
 """Windows of the rules, for a test."""
 
 
 def scripted(script: ScriptedConfig | None = None, **options: Any) -> Config:
-    engines = EnginesConfig(kind="scripted", scripted=script or ScriptedConfig())
+    engines = EnginesConfig(kind="scripted", scripted=script or QUICK)
     limits = LimitsConfig(max_sessions=2, grace_s=0.2)
     return Config(**{"port": 0, "engines": engines, "limits": limits, "overload": CALM, **options})
 
@@ -141,7 +143,10 @@ async def servers(group: asyncio.TaskGroup) -> AsyncIterator[dict[str, int]]:
             return await stack.enter_async_context(serving(config, make or loader(config)))
 
         busy = await start(
-            scripted(admission=AdmissionConfig(policy="count", waiting_places=1, waiting_s=1.0, burst=4))
+            scripted(
+                ScriptedConfig(),
+                admission=AdmissionConfig(policy="count", waiting_places=1, waiting_s=1.0, burst=4),
+            )
         )
         quiet = await start(scripted())
         slow = await start(scripted(ScriptedConfig(tts_ms=300.0)))
