@@ -223,9 +223,7 @@ class Recorder:
         self.non_finite = 0
         self.corrections = 0
 
-    def turn_ended(
-        self, verdict: str, felt_s: float | None, system_s: float | None, stalled_s: float = 0.0
-    ) -> None:
+    def turn_ended(self, verdict: str, felt_s: float | None, system_s: float | None) -> None:
         self.verdicts.append(verdict)
 
     def refused(self, reason: str) -> None:

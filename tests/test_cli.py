@@ -16,7 +16,9 @@ from voicepipe.models.catalog import CATALOG, IndexSource
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-@pytest.mark.parametrize("command", ["demo", "serve", "talk", "models", "replay", "simulate"])
+@pytest.mark.parametrize(
+    "command", ["demo", "serve", "talk", "top", "config", "dashboards", "models", "replay", "simulate"]
+)
 def test_every_command_says_what_it_does(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """On stdout, with status 0; and takes --verbose."""
     with pytest.raises(SystemExit) as ended:
@@ -33,7 +35,9 @@ def help_of(command: str, capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("command", ["demo", "serve", "talk", "models", "replay", "simulate"])
+@pytest.mark.parametrize(
+    "command", ["demo", "serve", "talk", "top", "config", "dashboards", "models", "replay", "simulate"]
+)
 def test_every_command_says_with_which_status_it_ends(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Each that `errors` knows of, beside 0."""
     _, _, statuses = help_of(command, capsys).partition("Exit status: ")

@@ -132,6 +132,17 @@ def test_metrics_are_for_loopback_unless_public() -> None:
     assert Gate(AccessRules(metrics_public=True)).may_read_metrics(visit(peer=LAN))
 
 
+@pytest.mark.parametrize("peer", ["127.0.0.1", LAN])
+def test_where_metrics_have_a_token_everybody_shows_it(peer: str) -> None:
+    """On this machine too, where a proxy may stand for everyone; a caller's token is not it."""
+    gate = Gate(AccessRules(tokens=frozenset({"caller"}), metrics_token="s3cret"))
+    assert gate.metrics_need_token and not Gate(AccessRules()).metrics_need_token
+    assert gate.may_read_metrics(visit("/metrics", peer=peer, authorization="Bearer s3cret"))
+    assert not gate.may_read_metrics(visit("/metrics", peer=peer, authorization="Bearer caller"))
+    assert not gate.may_read_metrics(visit("/metrics", peer=peer))
+    assert "s3cret" not in repr(AccessRules(metrics_token="s3cret"))
+
+
 def test_what_admission_is_told() -> None:
     request = visit("/v1/voice?budget_ms=250&route=support&x=1&route=sales")
     assert session_request(request) == SessionRequest("127.0.0.1", 250.0, "sales")

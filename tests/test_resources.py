@@ -7,7 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from voicepipe.resources import browser_dir
+from voicepipe.resources import browser_dir, dashboards_dir
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -16,6 +16,8 @@ def test_a_checkout_has_them() -> None:
     """Beside the package, in clients/browser."""
     assert browser_dir() == ROOT / "clients" / "browser"
     assert (browser_dir() / "index.html").is_file()
+    assert dashboards_dir() == ROOT / "docs" / "dashboards"
+    assert (dashboards_dir() / "voicepipe.json").is_file()
 
 
 def test_a_wheel_has_them_and_the_client(tmp_path: Path) -> None:
@@ -27,14 +29,17 @@ def test_a_wheel_has_them_and_the_client(tmp_path: Path) -> None:
         names = set(archive.namelist())
         archive.extractall(tmp_path / "site")
     expected = {f"voicepipe/browser/{path.name}" for path in browser_dir().iterdir() if path.is_file()}
-    assert expected and expected <= names
+    expected |= {f"voicepipe/dashboards/voicepipe.{kind}" for kind in ("json", "rules.yml")}
+    assert len(expected) > 2 and expected <= names
     assert {"voicepipe/py.typed", "voicepipe_client/py.typed", "voicepipe_client/__init__.py"} <= names
     assert not any(name.endswith((".onnx", ".gguf", ".wav")) or "tests/" in name for name in names)
+    asks = "from voicepipe.resources import *; print(browser_dir()); print(dashboards_dir())"
     found = subprocess.run(
-        [sys.executable, "-S", "-c", "from voicepipe.resources import browser_dir; print(browser_dir())"],
+        [sys.executable, "-S", "-c", asks],
         cwd=tmp_path / "site",
         check=True,
         capture_output=True,
         text=True,
-    ).stdout.strip()
-    assert Path(found) == tmp_path / "site" / "voicepipe" / "browser"
+    ).stdout.split()
+    site = tmp_path / "site" / "voicepipe"
+    assert [Path(one) for one in found] == [site / "browser", site / "dashboards"]

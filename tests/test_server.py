@@ -766,6 +766,16 @@ async def test_health_and_metrics_pages() -> None:
         assert b"voicepipe_sessions_active 0.0" in metrics.body
 
 
+async def test_metrics_with_a_token() -> None:
+    """401 and a challenge without it, which a scraper understands; the rest of the pages needs none."""
+    async with house(settings=replace(SETTINGS, access=AccessRules(metrics_token="s3cret"))) as h:
+        refused = await h.http("/metrics")
+        assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
+        assert (await h.http("/metrics", Authorization="Bearer wrong")).status == 401
+        assert (await h.http("/metrics", Authorization="Bearer s3cret")).status == 200
+        assert (await h.http("/healthz")).status == 200
+
+
 # --- start and drain
 
 

@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from voicepipe import __version__
 from voicepipe.acknowledgements import render
 from voicepipe.background import TextService
 from voicepipe.config import Config
@@ -40,6 +41,7 @@ from voicepipe.entrance import make_admission, make_policy, overload_settings
 from voicepipe.gate import AccessRules, Gate
 from voicepipe.meter import OnThread
 from voicepipe.metrics import Metrics
+from voicepipe.metrics.states import Phase
 from voicepipe.pages import Readiness
 from voicepipe.pressure import Pressure
 from voicepipe.reception import serve_session
@@ -114,19 +116,21 @@ async def serving(
     load: Callable[[], Engines],
     *,
     tokens: frozenset[str] | Mapping[str, str] = frozenset(),
+    metrics_token: str = "",
     web_files: Path | None = None,
     on_listening: Callable[[int], None] = lambda port: None,
     recorders: Recorders | None = None,
     api: Api | None = None,
 ) -> AsyncIterator[Serving]:
     """Listen, load, warm up, and serve while the block runs. Leaving it drains. `tokens` may be a mapping to the
-    names under which quotas know them. `recorders` are told of every chunk
-    and every turn, and of what core decides on; they may be closed after it. `api` is open as long as there are
-    engines with slots for texts.
+    names under which quotas know them; `metrics_token` is what /metrics asks for, "" is nothing. `recorders` are
+    told of every chunk and every turn, and of what core decides on; they may be closed after it. `api` is open as
+    long as there are engines with slots for texts.
 
     Raises PortInUse before anything is loaded, then whatever `load` raises.
     """
-    metrics = Metrics(CollectorRegistry())
+    metrics = Metrics(CollectorRegistry(), version=__version__)
+    metrics.promised(config.budget_ms / 1000)
     services: list[Services] = []
     recorders = recorders or Recorders()
     tape = recorders.tape
@@ -143,21 +147,23 @@ async def serving(
         return Readiness(True) if services else Readiness(False, "warming_up")
 
     def observe(work: Work, timing: Timing, lane: str) -> None:
-        metrics.chunk_done(work.kind.stage.value, work.klass.name.lower(), timing.service_s)
+        metrics.chunk_waited(work.klass.name.lower(), timing.wait_s, is_input=work.kind is WorkKind.HEAR)
         demand.on_chunk(work, timing)
         pressure.on_chunk(work, timing)
         for recorder in recorders.observers:
             recorder.on_chunk(work, timing, lane)
 
     def learn(work: Work, service_s: float, whole: bool) -> None:
+        stage = work.kind.stage.value
+        metrics.chunk_done(placement[work.kind], stage, work.klass.name.lower(), service_s)
         if service_s > work.bound_s > 0:
-            metrics.chunk_overran(work.kind.stage.value)
+            metrics.chunk_overran(stage)
         forecaster.on_chunk(work, service_s, whole=whole)
 
     def on_record(session: str, record: TurnRecord) -> None:
         demand.on_turn(session, record)
         server.lobby.on_turn(observe_turn(record))
-        metrics.turn_blocked(record.background_s)
+        metrics.turn_recorded(record)
         for recorder in recorders.observers:
             recorder.on_record(session, record)
 
@@ -173,8 +179,9 @@ async def serving(
     policy = make_policy(config, demand)
     admission = make_admission(config, policy)
     chance = random.Random()
+    access = _access(config, tokens, metrics_token)
     server = VoiceServer(
-        _server_settings(config, tokens, web_files),
+        _server_settings(config, access, web_files),
         handler,
         admission=admission,
         metrics=metrics,
@@ -184,6 +191,12 @@ async def serving(
     )
     pressure = Pressure(Overload(overload_settings(config.overload)), server.lobby.on_shed)
     metrics.follow_overload(pressure.snapshot)
+    metrics.follow_phase(lambda: Phase(server.readiness().ready, server.draining.is_set()))
+    metrics.decides(policy.name)
+    used_lanes = {lane: where.lanes[lane] for lane in dict.fromkeys(placement.values())}
+    for lane in used_lanes:
+        stages = frozenset(kind.stage.value for kind, home in placement.items() if home == lane)
+        metrics.lane_known(lane, stages)
     async with server:
         on_listening(server.port)
         clock = asyncio.get_running_loop().time
@@ -204,6 +217,7 @@ async def serving(
                 warm = await warm_up(engines, clock, on_thread, on_ears)
                 forecaster.seed(warm.chunks, warm.ways)
                 demand.seed(Expected(warm.total_s, warm.final_s))
+                metrics.follow_lanes(device.snapshot, used_lanes)
                 metrics.follow_costs(lambda: forecaster.snapshot().costs)
                 metrics.follow_admission(lambda: admission.snapshot(clock()))
                 texts = config.acknowledge.texts if Rung.ACKNOWLEDGE in config.ladder else ()
@@ -211,6 +225,7 @@ async def serving(
                 warmed_s = clock() - began
                 vad_frame_s = engines.vad.open().frame_samples / RATE_HZ
                 expected_ms = achievable_ms(warm, config, engines.vad.lag_s)
+                metrics.measured(expected_ms / 1000)
                 gc.freeze()  # what is loaded stays: the collector need not walk it again
                 server.lag.forget()
                 pressure.begin(lambda: max(lane.backlog_s for lane in device.snapshot().lanes.values()))
@@ -246,7 +261,7 @@ async def serving(
                         )
                         writer = await stack.enter_async_context(service)
                         if api is not None:
-                            gate = Gate(_access(config, tokens))
+                            gate = Gate(access)
                             await stack.enter_async_context(api.serving(service, gate))
                     served = Serving(
                         server, engines, warm, warmed_s, forecaster, expected_ms, on_thread, demand, writer
@@ -266,21 +281,19 @@ def text_settings(config: Config, pool: TextPool) -> TextSettings:
     return settings if in_slack else replace(settings, longest_s=NO_LIMIT_S)
 
 
-def _server_settings(
-    config: Config, tokens: frozenset[str] | Mapping[str, str], web_files: Path | None
-) -> ServerSettings:
+def _server_settings(config: Config, access: AccessRules, web_files: Path | None) -> ServerSettings:
     limits = config.limits
     return ServerSettings(
         host=config.host,
         port=config.port,
-        access=_access(config, tokens),
+        access=access,
         web_files=web_files,
         send_timeout_s=limits.send_timeout_s,
         grace_s=limits.grace_s,
     )
 
 
-def _access(config: Config, tokens: frozenset[str] | Mapping[str, str]) -> AccessRules:
+def _access(config: Config, tokens: frozenset[str] | Mapping[str, str], metrics_token: str) -> AccessRules:
     """The same at both doors."""
     limits = config.limits
     return AccessRules(
@@ -288,6 +301,7 @@ def _access(config: Config, tokens: frozenset[str] | Mapping[str, str]) -> Acces
         tokens=frozenset(tokens),
         token_names=tokens if isinstance(tokens, Mapping) else {},
         metrics_public=config.metrics_public,
+        metrics_token=metrics_token,
         max_connections=limits.max_connections,
         max_connections_per_address=limits.max_connections_per_address,
     )

@@ -10,17 +10,32 @@ import sys
 from collections.abc import Sequence
 
 from voicepipe import __version__
+from voicepipe.commands.config import add_config
+from voicepipe.commands.dashboards import add_dashboards
 from voicepipe.commands.models import add_models
 from voicepipe.commands.replay import add_replay
 from voicepipe.commands.serve import add_serve, run_serve
 from voicepipe.commands.simulate import add_simulate
 from voicepipe.commands.talk import add_demo, add_talk
+from voicepipe.commands.top import add_top
 from voicepipe.errors import EngineError, VoicepipeError
 from voicepipe.signals import (
     Terminated,
     serve_status,
     sigterm_raises,
     status_of_signal,
+)
+
+COMMANDS = (
+    add_demo,
+    add_serve,
+    add_talk,
+    add_top,
+    add_config,
+    add_dashboards,
+    add_models,
+    add_replay,
+    add_simulate,
 )
 
 
@@ -81,6 +96,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"voicepipe {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (add_demo, add_serve, add_talk, add_models, add_replay, add_simulate):
+    for add in COMMANDS:
         add(commands).add_argument("--verbose", action="store_true", help="log what happens (no words)")
     return parser

@@ -94,6 +94,8 @@ class AccessRules:
     insecure: bool = False
     """Without tokens, let others than loopback peers in as well."""
     metrics_public: bool = False
+    metrics_token: str = field(default="", repr=False)
+    """Where there is one, whoever shows it may read the metrics, and nobody else, be it on this machine."""
     max_connections: int = 256
     max_connections_per_address: int = 64
     """Not applied to loopback peers, where a proxy may stand for everyone."""
@@ -145,7 +147,14 @@ class Gate:
         return None
 
     def may_read_metrics(self, visit: Visit) -> bool:
-        return self._rules.metrics_public or is_loopback(visit.peer)
+        rules = self._rules
+        if rules.metrics_token:
+            return hmac.compare_digest((visit.token or "").encode(), rules.metrics_token.encode())
+        return rules.metrics_public or is_loopback(visit.peer)
+
+    @property
+    def metrics_need_token(self) -> bool:
+        return bool(self._rules.metrics_token)
 
     def token_name(self, visit: Visit) -> str | None:
         """Of the token that was shown; "" where it has none, or none is needed. None: this caller is not known."""

@@ -73,5 +73,8 @@ class Pages:
 
     def _counters(self, visit: Visit) -> Reply:
         if not self._gate.may_read_metrics(visit):
+            if self._gate.metrics_need_token:
+                challenge = {"WWW-Authenticate": "Bearer"}
+                return error_reply(HTTPStatus.UNAUTHORIZED, "metrics need their bearer token", challenge)
             return error_reply(HTTPStatus.FORBIDDEN, "metrics are for loopback peers")
         return Reply(HTTPStatus.OK, Metrics.CONTENT_TYPE, self._metrics.exposition())

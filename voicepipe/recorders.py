@@ -25,7 +25,7 @@ class Recorders:
 @contextmanager
 def open_recorders(ledger: Path | None, trace: Path | None, record: Path | None) -> Iterator[Recorders]:
     """Opened before anything is fetched or loaded. Raises ConfigError."""
-    _check_different({"--ledger": ledger, "--trace": trace, "--record": record})
+    check_different({"--ledger": ledger, "--trace": trace, "--record": record})
     with ExitStack() as stack:
         observers: list[Recorder] = []
         if ledger is not None:
@@ -36,7 +36,8 @@ def open_recorders(ledger: Path | None, trace: Path | None, record: Path | None)
         yield Recorders(tuple(observers), tape)
 
 
-def _check_different(paths: Mapping[str, Path | None]) -> None:
+def check_different(paths: Mapping[str, Path | None]) -> None:
+    """By option. Raises ConfigError."""
     seen: dict[Path, str] = {}
     for option, path in paths.items():
         if path is not None and (other := seen.setdefault(path, option)) != option:

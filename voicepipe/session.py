@@ -273,8 +273,7 @@ class Session:
 
     def _note(self, record: core.TurnRecord) -> None:
         self._turn_over.set()
-        felt_s, system_s = record.felt_estimate_s, record.system_s
-        self._services.observer.turn_ended(record.verdict.value, felt_s, system_s, record.stalled_s)
+        self._services.observer.turn_ended(record.verdict.value, record.felt_estimate_s, record.system_s)
         self._services.on_record(self._ident, record)
         for way in record.ways:
             self._services.forecaster.on_way(way)

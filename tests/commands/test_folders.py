@@ -8,7 +8,7 @@ import pytest
 
 from tests.processes import run
 from voicepipe.cli import main
-from voicepipe.commands.folders import make_folder
+from voicepipe.commands.folders import check_file, make_folder
 from voicepipe.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -64,3 +64,30 @@ def test_every_option_makes_its_last_folder(tone: Path, tmp_path: Path) -> None:
     assert sorted(done.stderr.splitlines()) == sorted(
         f"voicepipe: {option}: made the folder {path.parent}" for option, path in paths.items()
     )
+
+
+def test_a_file_is_looked_at_before_it_is_made(tmp_path: Path) -> None:
+    """What could be written is neither made nor opened, and neither is its folder."""
+    check_file(tmp_path / "f.jsonl", "--ledger")
+    check_file(tmp_path / "runs" / "f.jsonl", "--ledger")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "old").write_text("kept")
+    check_file(tmp_path / "old", "--ledger")
+    check_file(Path("/dev/null"), "--ledger")
+    assert (tmp_path / "old").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("", "is a folder"),
+        ("file/f", "is no folder"),
+        ("file/below/f", "there is no folder"),
+        ("a/b/f", "there is no folder"),
+    ],
+)
+def test_a_file_that_could_not_be_made_is_told_beforehand(name: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=says) as caught:
+        check_file(tmp_path / name, "--trace")
+    assert caught.value.field == "--trace"

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
+from voicepipe.commands.secrets import read_api_key
 from voicepipe.config import Config, EnginesConfig
 from voicepipe.engines.base import Engines
 from voicepipe.engines.table import find_models, has_turn_model, is_url, load
@@ -43,7 +44,7 @@ def model_store() -> ModelStore:
 
 
 def loader_of(config: Config, store: ModelStore) -> Callable[[], Engines]:
-    """Fetches what is missing now, with progress; what it returns loads later, in a thread."""
+    """Fetches what is missing now, with progress; what it returns loads later, in a thread. Raises ConfigError."""
+    api_key = read_api_key(config, os.environ)
     models = find_models(config.engines, store.resolve)
-    api_key = os.environ.get("VOICEPIPE_LLM_API_KEY")
     return lambda: load(config.engines, models, sessions=config.limits.max_sessions, api_key=api_key)

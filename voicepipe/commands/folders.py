@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -23,3 +24,23 @@ def make_folder(path: Path, option: str) -> None:
         raise ConfigError(f"{option} {path}: {folder}: {exc.strerror}", field=option) from None
     wanted = "make it first, or check the name"
     raise ConfigError(f"{option} {path}: there is no folder {folder.parent}; {wanted}", field=option)
+
+
+def check_file(path: Path, option: str) -> None:
+    """Whether the file could be written after `make_folder`; makes and opens nothing. Raises ConfigError."""
+    folder = path.parent
+    wrong = None
+    if path.is_dir():
+        wrong = "is a folder"
+    elif os.path.lexists(path):
+        wrong = None if os.access(path, os.W_OK) else "may not be written"
+    elif folder.is_dir():
+        wrong = None if os.access(folder, os.W_OK | os.X_OK) else f"nothing may be made in {folder}"
+    elif os.path.lexists(folder):
+        wrong = f"{folder} is no folder"
+    elif not folder.parent.is_dir():
+        wrong = f"there is no folder {folder.parent}"
+    elif not os.access(folder.parent, os.W_OK | os.X_OK):
+        wrong = f"there is no folder {folder}, and it may not be made"
+    if wrong is not None:
+        raise ConfigError(f"{option} {path}: {wrong}", field=option)

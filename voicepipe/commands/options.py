@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import get_args
 
+from msgspec.structs import asdict
+
 from voicepipe.commands.engines import check_models
 from voicepipe.commands.folders import make_folder
 from voicepipe.config import Config, Enforcement, EngineSet, OperatingPoint, parse_config
@@ -17,6 +19,28 @@ from voicepipe.recorders import Recorders, open_recorders
 
 BUDGET_MS = (1.0, 60_000.0)
 DEFAULTS = Config()
+FLAGS = {
+    "host": "host",
+    "port": "port",
+    "api_port": "api_port",
+    "operating_point": "operating_point",
+    "enforcement": "enforcement",
+    "budget_ms": "budget_ms",
+    "max_sessions": "limits.max_sessions",
+    "admission": "admission.policy",
+    "engines": "engines.kind",
+    "llm": "engines.llm",
+    "llm_model": "engines.llm_model",
+    "asr": "engines.asr",
+    "asr_second": "engines.asr_second",
+    "voice": "engines.tts",
+    "turn_model": "engines.turn_model",
+    "ledger": "files.ledger",
+    "trace": "files.trace",
+    "record": "files.record",
+}
+"""What the command line calls an option, and its key in the configuration."""
+FLAG_OF = {key: f"--{name.replace('_', '-')}" for name, key in FLAGS.items()}
 
 
 STATUS_OF_A_TALK = (
@@ -140,49 +164,47 @@ def budget_ms_of(args: argparse.Namespace) -> float | None:
 
 
 def config_of(args: argparse.Namespace) -> Config:
-    """File first, then flags. Raises ConfigError; fetches and loads nothing."""
-    values: dict[str, object] = {}
-    if args.config is not None:
-        try:
-            values = tomllib.loads(args.config.read_text(encoding="utf-8-sig"))
-        except OSError as exc:
-            raise ConfigError(f"{args.config}: {exc.strerror}", field="--config") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-            raise ConfigError(f"{args.config} is not TOML: {exc}", field="--config") from None
-    tables = {
-        "": {
-            "host": getattr(args, "host", None),
-            "port": getattr(args, "port", None),
-            "api_port": getattr(args, "api_port", None),
-            "operating_point": args.operating_point,
-            "enforcement": args.enforcement,
-            "budget_ms": budget_ms_of(args),
-        },
-        "engines": {
-            "kind": args.engines,
-            "llm": args.llm,
-            "llm_model": args.llm_model,
-            "asr": args.asr,
-            "asr_second": args.asr_second,
-            "tts": args.voice,
-            "turn_model": args.turn_model,
-        },
-        "limits": {"max_sessions": getattr(args, "max_sessions", None)},
-        "admission": {"policy": getattr(args, "admission", None)},
-    }
-    for table, flags in tables.items():
-        target = values.setdefault(table, {}) if table else values
-        if not isinstance(target, dict):
-            raise ConfigError(f"{table} must be a table", field=table)
-        target.update({key: value for key, value in flags.items() if value is not None})
+    """Options first, then the file. Raises ConfigError; fetches and loads nothing."""
+    values = {} if args.config is None else read_file(args.config)
+    for name, key in FLAGS.items():
+        value = budget_ms_of(args) if name == "budget_ms" else getattr(args, name, None)
+        if value is not None:
+            _put(values, key, str(value) if isinstance(value, Path) else value)
     config = parse_config(values)
     check_models(config.engines)
     return config
 
 
-def recorders_of(args: argparse.Namespace) -> AbstractContextManager[Recorders]:
-    """Raises ConfigError."""
-    for option, path in {"--ledger": args.ledger, "--trace": args.trace, "--record": args.record}.items():
+def read_file(path: Path) -> dict[str, object]:
+    """Of a configuration. Raises ConfigError."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as exc:
+        raise ConfigError(f"{path}: {exc.strerror}", field="--config") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{path} is not TOML: {exc}", field="--config") from None
+
+
+def _put(values: dict[str, object], key: str, value: object) -> None:
+    """Where the file has something else in place of a table, that is told later, when all of it is looked at."""
+    *tables, name = key.split(".")
+    for table in tables:
+        inner = values.setdefault(table, {})
+        if not isinstance(inner, dict):
+            return
+        values = inner
+    values[name] = value
+
+
+def files_of(config: Config) -> dict[str, Path | None]:
+    """The files that are to be written, by option."""
+    return {FLAG_OF[f"files.{name}"]: Path(path) if path else None for name, path in asdict(config.files).items()}
+
+
+def recorders_of(config: Config) -> AbstractContextManager[Recorders]:
+    """Makes what is missing of folders. Raises ConfigError."""
+    files = files_of(config)
+    for option, path in files.items():
         if path is not None:
             make_folder(path, option)
-    return open_recorders(args.ledger, args.trace, args.record)
+    return open_recorders(*files.values())

@@ -8,18 +8,19 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
-import msgspec
-
 from voicepipe.app import Serving, serving
+from voicepipe.commands.check import all_remarks, check, effective
 from voicepipe.commands.engines import loader_of, model_store
 from voicepipe.commands.options import DEFAULTS, add_engines, config_of, recorders_of
-from voicepipe.commands.ready import authority, is_local, ready_text
-from voicepipe.commands.tokens import read_tokens
+from voicepipe.commands.ready import authority, ready_text
+from voicepipe.commands.secrets import read_metrics_token, read_tokens
 from voicepipe.config import Config, PolicyName
 from voicepipe.engines.base import Engines
 from voicepipe.errors import MissingExtra
+from voicepipe.metrics import leave_out_created
 from voicepipe.recorders import Recorders
 from voicepipe.resources import browser_dir
 from voicepipe.signals import (
@@ -37,9 +38,9 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "serve",
         help="serve voice sessions",
         description="Sessions at ws://HOST:PORT/v1/voice, the browser client at /, health at /healthz and "
-        "/readyz, metrics (for this machine) at /metrics. Bearer tokens: VOICEPIPE_SERVER_TOKENS, comma-separated, "
-        "and [tokens.NAME] in the configuration; where there is any everybody needs one, and where there is none "
-        "only this machine gets in.",
+        "/readyz, metrics at /metrics, for this machine, or for whoever shows VOICEPIPE_METRICS_TOKEN. Bearer "
+        "tokens: VOICEPIPE_SERVER_TOKENS, comma-separated, and [tokens.NAME] in the configuration; where there is "
+        "any everybody needs one, and where there is none only this machine gets in.",
         epilog="SIGTERM and Ctrl-C drain; a second one ends at once, and so does the first one before the server "
         "is ready. Exit status: 0 after a drain, and of SIGTERM at any time; 130, Ctrl-C that did not wait; 1, "
         "something failed, such as a port that is taken; 2, wrong usage or configuration.",
@@ -64,24 +65,40 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         metavar="N",
         help="serve OpenAI's /v1/chat/completions there, beside the sessions and out of their way (default none)",
     )
-    parser.add_argument("--check", action="store_true", help="check the configuration, print it, exit")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="check all of it, files and secrets included, print it without secrets, exit",
+    )
     add_engines(parser)
     parser.set_defaults(run=run_serve)
     return parser
 
 
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    tokens: Mapping[str, str] = field(repr=False)
+    """Of callers, and their names."""
+    metrics_token: str = field(repr=False)
+
+
 def run_serve(args: argparse.Namespace) -> int:
     config = config_of(args)
-    tokens = read_tokens(config, os.environ)
+    secrets = Secrets(read_tokens(config, os.environ), read_metrics_token(config, os.environ))
     if args.check:
-        print(msgspec.json.format(msgspec.json.encode(config), indent=2).decode())
+        check(config, os.environ)
+        print(effective(config))
+    for remark in all_remarks(config, os.environ):
+        print(f"voicepipe: {remark}", file=sys.stderr, flush=True)
+    if args.check:
         return 0
-    with recorders_of(args) as recorders, ExitStack() as stack:
+    leave_out_created()
+    with recorders_of(config) as recorders, ExitStack() as stack:
         api = _api_listener(config)
         if api is not None:
             stack.enter_context(closing(api))
         loader = loader_of(config, model_store())
-        return asyncio.run(serve_until_told(config, loader, recorders, tokens, api))
+        return asyncio.run(serve_until_told(config, loader, recorders, secrets, api))
 
 
 def _api_listener(config: Config) -> ApiListener | None:
@@ -105,7 +122,7 @@ async def serve_until_told(
     config: Config,
     loader: Callable[[], Engines],
     recorders: Recorders,
-    tokens: Mapping[str, str],
+    secrets: Secrets,
     api: ApiListener | None,
 ) -> int:
     once, twice = asyncio.Event(), asyncio.Event()
@@ -123,19 +140,13 @@ async def serve_until_told(
 
     def listening(port: int) -> None:
         print(f"listening on http://{authority(config.host, port)}; loading the engines", flush=True)
-        if not tokens and not is_local(config.host):
-            print(
-                "no token is configured, so that clients on other machines will be turned away: set "
-                "VOICEPIPE_SERVER_TOKENS, or [tokens.NAME] in the configuration",
-                file=sys.stderr,
-                flush=True,
-            )
 
     with on_signals(tell):
         async with serving(
             config,
             loader,
-            tokens=tokens,
+            tokens=secrets.tokens,
+            metrics_token=secrets.metrics_token,
             web_files=browser_dir(),
             on_listening=listening,
             recorders=recorders,

@@ -79,7 +79,7 @@ def _demo(args: argparse.Namespace) -> int:
             call = Call(f"ws://127.0.0.1:{served.server.port}", out=out)
             return await converse(call, question, reporter)
 
-    with recorders_of(args) as recorders:
+    with recorders_of(config) as recorders:
         loader = loader_of(config, model_store())
         return _report(run(loader, recorders), reporter)
 

@@ -1,20 +1,14 @@
-"""What can be set, with its default and its unit. Values are checked when a config is made.
+"""What can be set: every option with its default, its limits, and what it means.
 
-Whoever reads a file, the environment or argv is `cli`; here are only values. Unknown keys are refused
-by name.
+This is the one place. The text under an option is what the written configuration file, and its page in the
+documentation, say of it (`config.describe`); units stand in the names.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal, TypeGuard, get_args, get_origin
-from urllib.parse import urlsplit
+from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta, Struct
-
-from voicepipe.errors import ConfigError
 
 OperatingPoint = Literal["fast", "balanced", "safe"]
 Enforcement = Literal["degrade", "enforce", "observe"]
@@ -60,13 +54,17 @@ class ScriptedConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     )
     """The n-th utterance is heard as the n-th of these, round and round."""
     reply: str = "This is a scripted reply. It has two sentences."
+    """What is answered, every time."""
     asr_ms: Millis = 20.0
     """Service time of one decode."""
     llm_prefill_ms: Millis = 10.0
+    """Service time of reading the prompt."""
     llm_token_ms: Millis = 5.0
+    """Service time of each word of the reply."""
     tts_ms: Millis = 20.0
     """Service time of each piece of audio, `tts_piece_ms` long."""
     tts_piece_ms: Millis = 300.0
+    """Length of the sound that one piece makes."""
     completeness: Annotated[tuple[Score, ...], Meta(min_length=1)] = (0.9,)
     """The turn model's score in the n-th turn of a session is the n-th of these, round and round."""
     turn_model_ms: Millis = 50.0
@@ -76,33 +74,41 @@ class ScriptedConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class EnginesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What hears, thinks and speaks."""
+
     kind: EngineSet = "default"
+    """Real models, or scripted stand-ins that need none."""
     asr: str = "whisper-tiny.en"
     """A known model, a folder, or a hub id that faster-whisper can load."""
     asr_second: str = ""
     """A larger one than `asr`, such as "whisper-base": when nobody waits for an answer, it hears again what a turn
     has said, and corrects the history and what the client is shown. "" is none."""
     llm: str = "smollm2-135m-instruct"
-    """A known model, a GGUF file, or an http(s) URL of an OpenAI-compatible endpoint (its key comes from
-    the environment variable VOICEPIPE_LLM_API_KEY)."""
+    """A known model, a GGUF file, a hub id (org/name:file.gguf), or an http(s) URL of an OpenAI-compatible
+    endpoint."""
+    llm_api_key_file: str = ""
+    """The file that holds that endpoint's key; white space around it does not count. The environment variable
+    VOICEPIPE_LLM_API_KEY goes before it. "" is none."""
     llm_model: str = ""
     """The model's name at that endpoint, which has to be said: with a URL, and only then."""
     llm_small_model: str = ""
     """A faster model's name at that endpoint, or the same one's without thinking: it answers (rung "small-model")
     where the reply is begun too late to be in time. "" is none."""
     llm_timeout_s: Seconds = 10.0
+    """How long that endpoint may let us wait for a part of its answer."""
     tts: str = "piper-en_US-joe-medium"
     """A known voice, or a Piper .onnx file with its .onnx.json beside it."""
     turn_model: str = NO_TURN_MODEL
     """Asked in pauses whether the speaker sounds finished: "smart-turn-v3.2", or a smart-turn v3 .onnx file or hub
     id. "none" goes by the words alone."""
     language: LanguageCode | None = None
-    """Of the speech, as a code such as "de" or "yue"; None detects it where the model has several."""
+    """Of the speech, as a code such as "de" or "yue"; where it is not set, it is detected, if the model has
+    several."""
     threads: Threads = 2
     """Threads of the embedded model and voice; recognition has one. More than the machine has cores is
     catastrophic, not slow."""
     context_tokens: Annotated[int, Meta(ge=256, le=1_048_576)] = 2048
-    """Context of each slot, of a session or for a text, in tokens."""
+    """Context of each slot, of a session or for a text."""
     memory_tokens: Annotated[int, Meta(ge=64, le=1_048_576)] = 512
     """Of what was said before the newest message, so much is shown to the embedded model, and half of it once there
     is more. Looking back costs time: on two cores 250 more tokens make a turn some 20 ms later."""
@@ -134,7 +140,7 @@ class QuotaConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     sessions: Most = 0
     """At once, those in the waiting room included."""
     per_minute: Most = 0
-    """New ones."""
+    """New sessions, in the long run."""
 
 
 class TokenConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -165,7 +171,7 @@ class AdmissionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """"deadline": p99 of the event loop's lag, from which on nobody is admitted; at half of it somebody is
     again."""
     kv_pool_tokens: Most = 0
-    """"deadline": context that the sessions of a model behind a URL share, in tokens. 0: each has a slot of its
+    """"deadline": context that the sessions of a model behind a URL share. 0: each has a slot of its
     own."""
     prompt_tokens: Annotated[int, Meta(ge=1, le=1_048_576)] = 1500
     """The most that a session's prompt is expected to have."""
@@ -191,6 +197,7 @@ class OverloadConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     sessions."""
 
     loop_lag_ms: Annotated[float, Meta(gt=0, le=10_000)] = 10.0
+    """How late the event loop runs a timer."""
     input_age_ms: Annotated[float, Meta(gt=0, le=10_000)] = 100.0
     """How long sound waits before it is listened to."""
     backlog_ms: Annotated[float, Meta(gt=0, le=10_000)] = 250.0
@@ -198,17 +205,23 @@ class OverloadConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How much of anything there may be, and how long it may take."""
+
     max_sessions: Count = 4
+    """Sessions at a time, at most. An embedded model has a slot for each."""
     max_connections: Count = 256
     """Open at once, at the voice door and at the API's each; beyond it 503, `connections` and Retry-After. Beyond
     twice as many, the voice door cuts them without a word, and the API's closes them with the same one."""
     max_connections_per_address: Count = 64
+    """Of the voice door's. Not applied on loopback, where a proxy may stand for everyone."""
     idle_s: Seconds = 300.0
     """A session from which nothing comes for so long is closed."""
     session_s: Seconds = 7200.0
+    """The longest session."""
     turn_s: Seconds = 300.0
     """The longest turn; it is committed where it stands."""
     engine_timeout_s: Seconds = 10.0
+    """What an engine has not done by then has failed, and its turn with it."""
     max_waiting_texts: Annotated[int, Meta(ge=0, le=10_000)] = 16
     """Texts that may wait for a slot; more are refused."""
     max_text_tokens: Annotated[int, Meta(ge=1, le=1_048_576)] = 1024
@@ -219,14 +232,34 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """How long SIGTERM lets running turns go on."""
 
 
+class FilesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Files that are written while turns run, readable by their owner alone. "" is none; a name that does not begin
+    with / counts from where the command is run. A missing last folder is made."""
+
+    ledger: str = ""
+    """Every chunk and every turn, a JSON object per line; no words."""
+    trace: str = ""
+    """The same as a Chrome trace, for Perfetto."""
+    record: str = ""
+    """What is decided and on what, for `voicepipe replay`. Holds all WORDS that are said, and no sound."""
+
+
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a server is, and what it promises."""
+
     host: Host = "127.0.0.1"
+    """Address to listen on. Others than loopback need a token, or nobody gets in."""
     port: Port = 8765
+    """Of sessions, the page, health and metrics; 0 takes any free one."""
     api_port: Port | None = None
     """Where `/v1/chat/completions` is served, on the same host; 0 takes any free port. Not set: nowhere."""
     operating_point: OperatingPoint = "fast"
+    """How soon a pause ends a turn: the sooner, the more pauses are taken for an end."""
     enforcement: Enforcement = "degrade"
+    """What a late turn gets: an answer all the same, by cheaper ways where that helps (degrade), none (enforce), or
+    an answer and no cheaper way (observe)."""
     budget_ms: Annotated[float, Meta(ge=1, le=60_000)] = 200.0
+    """From the end of speech to sound: the promise. A client may ask for another."""
     ladder: tuple[Rung, ...] = ("short-clause", "small-model")
     """What may be given up when a turn is about to be late. "short-clause" ends the first clause after three or
     four words; "small-model" has `engines.llm_small_model` answer, where there is one; "no-second-pass" does
@@ -235,171 +268,22 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     "mm-hm" all the time."""
     acknowledge: AcknowledgeConfig = AcknowledgeConfig()
     instructions: str = DEFAULT_INSTRUCTIONS
+    """What the model is told to be, unless a client says it."""
     max_reply_tokens: Annotated[int, Meta(ge=1, le=4096)] = 120
+    """The longest reply."""
     origins: tuple[str, ...] = ()
-    """Further web origins that may connect; the server's own on loopback always may."""
+    """Further web origins that may connect, such as "https://voice.example"; the server's own on loopback always
+    may."""
     metrics_public: bool = False
-    """Serve /metrics to other than loopback peers."""
+    """Serve /metrics to anybody, and not to this machine alone."""
+    metrics_token_file: str = ""
+    """The file that holds the bearer token for /metrics; white space around it does not count. The environment
+    variable VOICEPIPE_METRICS_TOKEN goes before it. Where there is one, /metrics is served to whoever shows it,
+    from everywhere, and to nobody else. "" is none."""
     engines: EnginesConfig = EnginesConfig()
     limits: LimitsConfig = LimitsConfig()
+    files: FilesConfig = FilesConfig()
     admission: AdmissionConfig = AdmissionConfig()
     overload: OverloadConfig = OverloadConfig()
     tokens: dict[TokenName, TokenConfig] = {}
     """Bearer tokens by name, beside those of VOICEPIPE_SERVER_TOKENS, which are "token-1", "token-2" and so on."""
-
-
-def parse_config(values: Mapping[str, object]) -> Config:
-    """Raises ConfigError, whose `field` is the dotted key."""
-    _refuse_unknown(values, Config, "")
-    try:
-        config = msgspec.convert(values, Config)
-    except msgspec.ValidationError as exc:
-        raise _explained(exc) from None
-    _check_llm(config.engines.llm)
-    for name, wrong in _contradictions(config):
-        raise ConfigError(f"{name}: {wrong}", field=name.partition(" ")[0])
-    return _with_text_slots(config)
-
-
-def _explained(error: msgspec.ValidationError) -> ConfigError:
-    """In words that say what may stand there."""
-    message, _, path = str(error).partition(" - at `")
-    is_key, _, path = path.rpartition("$")
-    field = path.strip(".`") or None
-    if "matching regex" in message and is_key:  # of `TokenName`
-        message = "expected a name of up to 40 small letters, digits and . _ -"
-    elif "matching regex" in message:  # of `LanguageCode`
-        message = "expected a code of two or three small letters, such as de"
-    elif "unknown field" in message and (field or "").startswith("tokens"):
-        message = "an unknown key beside those there are: env, file and quota"
-    elif message.startswith("Invalid enum value") and field is not None:
-        message = f"expected one of {', '.join(_choices(field))}"
-    return ConfigError(f"{field or 'configuration'}: {message}", field=field)
-
-
-def _choices(field: str) -> Sequence[str]:
-    """Words that may stand at the dotted name."""
-    kind: object = Config
-    for part in field.split("."):
-        name = part.partition("[")[0]
-        kind = next(inner.type for inner in msgspec.structs.fields(kind) if inner.name == name)  # type: ignore[arg-type]
-    while get_origin(kind) is not Literal:
-        kind = get_args(kind)[0]
-    return get_args(kind)
-
-
-def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
-    """Key with its option, and what is wrong with its value beside another's."""
-    for name, token in config.tokens.items():
-        if bool(token.env) is bool(token.file):
-            yield f"tokens.{name}", "either `env` or `file` says where the token is"
-    if len(set(config.acknowledge.texts)) < len(config.acknowledge.texts):
-        yield "acknowledge.texts", "the same text twice; none is to be heard twice in a row"
-    if len(set(config.ladder)) < len(config.ladder):
-        yield "ladder", "the same rung twice"
-    yield from _engine_contradictions(config.engines)
-    pool, admission = config.admission.kv_pool_tokens, config.admission
-    if 0 < pool < admission.prompt_tokens + admission.thinking_tokens + config.max_reply_tokens:
-        text = "less than one session needs: prompt_tokens, thinking_tokens and max_reply_tokens together"
-        yield "admission.kv_pool_tokens", text
-
-
-def _engine_contradictions(engines: EnginesConfig) -> Iterator[tuple[str, str]]:
-    """An option that nobody would look at is refused like a wrong one."""
-    if engines.asr_second and engines.asr_second == engines.asr:
-        text = "the same recogniser as engines.asr (--asr) would hear the same again; name a larger one, or none"
-        yield "engines.asr_second (--asr-second)", text
-    if "://" in engines.llm:
-        if not engines.llm_model:
-            text = "engines.llm (--llm) is a URL, and needs the model's name there; GET .../v1/models lists them"
-            yield "engines.llm_model (--llm-model)", text
-        if engines.llm_small_model and engines.llm_small_model == engines.llm_model:
-            text = "the same as engines.llm_model (--llm-model), so that nothing is faster; name another, or none"
-            yield "engines.llm_small_model", text
-        return
-    for name, value in {
-        "engines.llm_model (--llm-model)": engines.llm_model,
-        "engines.llm_small_model": engines.llm_small_model,
-    }.items():
-        if value:
-            yield name, "is for an endpoint, and engines.llm (--llm) is no URL; give the URL, or leave it out"
-
-
-def _with_text_slots(config: Config) -> Config:
-    """An API needs some. Raises ConfigError where there can be none."""
-    engines = config.engines
-    if config.api_port is None:
-        return config
-    if engines.kind == "default" and "://" in engines.llm:
-        text = "api_port (--api-port): the model is behind a URL, which serves texts itself"
-        raise ConfigError(text, field="api_port")
-    if engines.text_slots:
-        return config
-    return msgspec.structs.replace(config, engines=msgspec.structs.replace(engines, text_slots=API_TEXT_SLOTS))
-
-
-def _check_llm(spec: str) -> None:
-    """The form of a URL; whatever else it names is for those who can look. The text repeats nothing of it: a URL
-    may hold a password."""
-    if "://" not in spec:
-        return
-    wrong = _url_fault(spec)
-    if wrong is not None:
-        text = f"engines.llm (--llm): {wrong}; expected a URL like http://127.0.0.1:8000/v1"
-        raise ConfigError(text, field="engines.llm")
-
-
-def _url_fault(url: str) -> str | None:
-    if not url.startswith(("http://", "https://")):
-        return "neither http:// nor https://"
-    if any(char.isspace() or not char.isprintable() for char in url):
-        return "a URL holds no white space"
-    try:
-        parts = urlsplit(url)
-        (parts.hostname or "").encode("idna")
-    except ValueError:
-        return "the host cannot be read"
-    if not parts.hostname:
-        return "the URL names no host"
-    try:
-        port = parts.port
-    except ValueError:
-        port = 0
-    return "the port is no number from 1 to 65535" if port == 0 else None
-
-
-def _refuse_unknown(values: Mapping[str, object], config: type[Struct], table: str) -> None:
-    """`table` is the dotted name of what is looked at, "" for the top level."""
-    known = {field.name: field.type for field in msgspec.structs.fields(config)}
-    for key, value in values.items():
-        name = f"{table}.{key}".lstrip(".")
-        if key not in known:
-            where = f" in [{table}]" if table else ""
-            raise ConfigError(f"unknown key `{key}`{where}{_hint(key, [*known])}", field=name)
-        inner = known[key]
-        if _is_table(inner) and isinstance(value, Mapping):
-            _refuse_unknown(value, inner, name)
-
-
-def _hint(key: str, siblings: Sequence[str]) -> str:
-    """The nearest key of the same table, else the table that knows this key."""
-    near = difflib.get_close_matches(key, siblings, n=1)
-    if near:
-        return f"; did you mean `{near[0]}`?"
-    home = next((name for name, keys in _tables(Config, "") if key in keys), None)
-    if home is None:
-        return f"; known are {', '.join(siblings)}"
-    return f"; it belongs in [{home}]" if home else "; it belongs above all tables"
-
-
-def _tables(config: type[Struct], name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Every table's dotted name, and its keys."""
-    fields = msgspec.structs.fields(config)
-    yield name, tuple(field.name for field in fields)
-    for field in fields:
-        if _is_table(field.type):
-            yield from _tables(field.type, f"{name}.{field.name}".lstrip("."))
-
-
-def _is_table(kind: object) -> TypeGuard[type[Struct]]:
-    return isinstance(kind, type) and issubclass(kind, Struct)

@@ -188,3 +188,40 @@ def test_an_api_needs_a_model_of_its_own() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config({"api_port": 9000, "engines": {"llm": "http://127.0.0.1:8000/v1", "llm_model": "m"}})
     assert caught.value.field == "api_port"
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "says"),
+    [
+        (
+            {"tokens": {"kiosk": {"token": "s3cret"}}},
+            "tokens.kiosk.token",
+            "`token` in [tokens.kiosk]; known are env",
+        ),
+        ({"tokens": {"a.b": {"fil": "x"}}}, "tokens.a.b.fil", "`fil` in [tokens.a.b]; did you mean `file`?"),
+        ({"tokens": {"a.b": {"env": 3}}}, "tokens.a.b.env", "Expected `str`"),
+        ({"tokens": {"kiosk": {"fil": "x"}}}, "tokens.kiosk.fil", "did you mean `file`?"),
+        ({"tokens": {"a": {"quota": {"session": 1}}}}, "tokens.a.quota.session", "did you mean `sessions`?"),
+        ({"engine": {"kind": "x"}}, "engine", "unknown key `engine`; did you mean `engines`?"),
+        ({"engines": {"scripted": {"asr_m": 1}}}, "engines.scripted.asr_m", "did you mean `asr_ms`?"),
+        ({"admission": {"per_token": {"minutes": 1}}}, "admission.per_token.minutes", "did you mean `per_minute`?"),
+        ({"waiting_place": 1}, "waiting_place", "did you mean `waiting_places`, in [admission]?"),
+        ({"engines": {"metrics_publik": 1}}, "engines.metrics_publik", "`metrics_public`, above all tables?"),
+        ({"limits": 3}, "limits", "expected a table, ["),
+        ({"ladder": "short-clause"}, "ladder", "Expected a `list`"),
+        ({"budget_ms": float("nan")}, "budget_ms", "a finite number"),
+        (
+            {"engines": {"scripted": {"completeness": [0.5, float("inf")]}}},
+            "engines.scripted.completeness[1]",
+            "finite",
+        ),
+        ({"tokens": {"good": {"env": "A"}, "bad": {"env": 3}}}, "tokens.bad.env", "Expected `str`"),
+        ({"tokens": {"kiosk": 3}}, "tokens.kiosk", "expected a table, ["),
+    ],
+)
+def test_what_stands_where_it_should_not(values: dict[str, object], field: str, says: str) -> None:
+    """In tables of any depth, and where the nearest known key is in another one."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config(values)
+    assert (caught.value.field, "s3cret" in caught.value.message) == (field, False)
+    assert says in caught.value.message

@@ -1,0 +1,48 @@
+"""`voicepipe serve --check`: whether all that a server needs to start is in order, and what would be in force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from voicepipe.commands.folders import check_file
+from voicepipe.commands.options import files_of
+from voicepipe.commands.ready import is_local
+from voicepipe.commands.secrets import read_api_key, read_metrics_token, read_tokens
+from voicepipe.config import Config
+from voicepipe.config.checks import remarks, without_secrets
+from voicepipe.config.environment import SERVER_TOKENS
+from voicepipe.recorders import check_different
+
+NO_TOKEN = (
+    "no token is configured, so that clients on other machines will be turned away: set "
+    f"{SERVER_TOKENS}, or [tokens.NAME] in the configuration"
+)
+
+
+def check(config: Config, environ: Mapping[str, str]) -> None:
+    """Secrets can be read and files be written; changes nothing. Raises ConfigError."""
+    read_tokens(config, environ)
+    read_metrics_token(config, environ)
+    read_api_key(config, environ)
+    files = files_of(config)
+    check_different(files)
+    for option, path in files.items():
+        if path is not None:
+            check_file(path, option)
+
+
+def all_remarks(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
+    """What will not do what one may expect of it. Raises ConfigError where a secret cannot be read."""
+    yield from remarks(config)
+    if not is_local(config.host):
+        if not read_tokens(config, environ):
+            yield NO_TOKEN
+        if config.metrics_public:
+            yield "metrics_public: everybody who reaches this machine may read /metrics"
+
+
+def effective(config: Config) -> str:
+    """As JSON, without what may be secret."""
+    return msgspec.json.format(msgspec.json.encode(without_secrets(config)), indent=2).decode()
