@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voicepipe.core.deadline import DeadlineSettings, LagGate, Test, late_risk, loads, simultaneous, tightest
+from voicepipe.core.deadline import (
+    DeadlineSettings,
+    LagGate,
+    Learnt,
+    Test,
+    late_risk,
+    loads,
+    simultaneous,
+    tightest,
+)
 from voicepipe.core.demand import DemandSnapshot, TurnCost
 
 SETTINGS = DeadlineSettings(budget_s=0.2, overhead_s=0.02)
@@ -44,14 +53,23 @@ def used(
 
 
 def test_utilisation_is_the_sum_of_what_sessions_need() -> None:
-    assert used(10, demand(share=0.085))[Test.UTILISATION] == pytest.approx(1.0)
-    assert used(11, demand(share=0.085))[Test.UTILISATION] > 1.0
+    assert used(10, demand(share=0.09))[Test.UTILISATION] == pytest.approx(1.0)
+    assert used(11, demand(share=0.09))[Test.UTILISATION] > 1.0
 
 
 def test_ears_that_have_no_time_left_refuse_too() -> None:
-    """A hundred sessions at 8 ms a second each, whatever little the device has to do."""
-    assert used(100, demand(share=0.001, ears_share=0.0085))[Test.UTILISATION] == pytest.approx(1.0)
-    assert used(10, demand(share=0.085, ears_share=0.02))[Test.UTILISATION] == pytest.approx(1.0)
+    """A hundred sessions at 9 ms a second each, whatever little the device has to do."""
+    assert used(100, demand(share=0.001, ears_share=0.009))[Test.UTILISATION] == pytest.approx(1.0)
+    assert used(10, demand(share=0.09, ears_share=0.02))[Test.UTILISATION] == pytest.approx(1.0)
+
+
+def test_what_is_learnt_of_turns_moves_the_limits() -> None:
+    """Twice the risk that was predicted, half as much of it allowed, four fifths of the room."""
+    gate, measured = LagGate(SETTINGS.lag_s, SETTINGS.lag_again_s), demand(0.095, share=0.045)
+    plain = loads(10, measured, SETTINGS, 0.2, gate)
+    learnt = loads(10, measured, SETTINGS, 0.2, gate, Learnt(2.0, SETTINGS.late / 2, 0.8))
+    assert learnt[Test.BURST] == pytest.approx(4.0 * plain[Test.BURST])
+    assert learnt[Test.UTILISATION] == pytest.approx(plain[Test.UTILISATION] / 0.8)
 
 
 # --- burst

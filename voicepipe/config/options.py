@@ -162,11 +162,13 @@ class AdmissionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """"deadline" admits as long as all turns can be expected to be in time; "count" up to `limits.max_sessions`;
     "token-bucket" so many per minute; "aimd", "gradient" and "vegas" learn a number of sessions from how turns
     went; "none" refuses nobody below the most."""
-    utilisation: Share = 0.85
-    """"deadline": of the device, that sessions may need."""
+    utilisation: Share = 0.9
+    """"deadline": of the device, and of the lane that listens for speech, that sessions may need; less
+    where turns are late all the same."""
     late: Annotated[float, Meta(gt=0, lt=1)] = 0.0075
-    """"deadline": the share of turns that may be late because others ended just before. A quarter below one in a
-    hundred: no prediction is exact, and turns are late for other reasons too."""
+    """"deadline": the share of turns that may be late because others ended just before, on the average of a
+    thousand. A quarter below one in a hundred: no prediction is exact, and turns are late for other
+    reasons too."""
     loop_lag_ms: Annotated[float, Meta(gt=0, le=1000)] = 10.0
     """"deadline": p99 of the event loop's lag, from which on nobody is admitted; at half of it somebody is
     again."""

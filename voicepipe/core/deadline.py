@@ -2,8 +2,8 @@
 
 Four tests, in this order; the first that fails is the reason of the refusal. n counts the newcomer.
 
-    utilisation   n (share - listening), and n times what the detector of speech takes   <= 0.85
-    burst         correction P(a turn is late because others ended just before it)  <= 0.0075
+    utilisation   n (share - listening), and n times the ears' share                <= 0.9 room
+    burst         correction P(a turn is late because others ended just before it)  <= late
     memory        n (prompt + thinking + answer)                                    <= 0.9 pool, and n <= slots
     loop-lag      p99 of the event loop's lag                                       <  10 ms, then <= 5 ms again
 
@@ -55,7 +55,7 @@ class DeadlineSettings:
     """Speech end to audible content."""
     overhead_s: float = 0.002
     """The part of it in which nothing can be worked: to the client."""
-    utilisation: float = 0.85
+    utilisation: float = 0.9
     """Of the shared lane, and of the ears'."""
     late: float = 0.0075
     """Turns that may be late because of others."""
@@ -125,23 +125,38 @@ class LagGate:
         self.is_shut = p99_s > self._open_s if self.is_shut else p99_s >= self._shut_s
 
 
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """From what has become of turns (`core.calibration`)."""
+
+    correction: float = 1.0
+    """Times the predicted risk, what happens."""
+    late: float | None = None
+    """The share of turns that may be late by now; None: the settings'."""
+    room: float = 1.0
+    """The share of `utilisation` that can be used."""
+
+
+NOTHING_LEARNT = Learnt()
+
+
 def loads(
     n: int,
     demand: DemandSnapshot,
     settings: DeadlineSettings,
     budget_s: float,
     lag: LagGate,
-    correction: float = 1.0,
+    learnt: Learnt = NOTHING_LEARNT,
 ) -> Mapping[Test, float]:
-    """Of each test, how much of what it allows n sessions would use. One that fails is above 1. `correction`: times
-    the predicted risk, what happens (`core.calibration`)."""
+    """Of each test, how much of what it allows n sessions would use. One that fails is above 1."""
     memory = n / settings.slots if settings.slots else 0.0
     if settings.pool_tokens is not None:
         memory = max(memory, n * settings.session_tokens / (settings.pool_share * settings.pool_tokens))
     lagging = lag.lag_s / settings.lag_s
+    needed = max(demand.share - demand.listening_share, demand.ears_share)
     return {
-        Test.UTILISATION: n * max(demand.share - demand.listening_share, demand.ears_share) / settings.utilisation,
-        Test.BURST: correction * late_risk(n, demand, settings, budget_s) / settings.late,
+        Test.UTILISATION: n * needed / (learnt.room * settings.utilisation),
+        Test.BURST: learnt.correction * late_risk(n, demand, settings, budget_s) / (learnt.late or settings.late),
         Test.MEMORY: memory,
         Test.LOOP_LAG: max(lagging, 1.001) if lag.is_shut else min(lagging, 1.0),
     }

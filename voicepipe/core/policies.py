@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Protocol
 
-from voicepipe.core.calibration import Calibration
-from voicepipe.core.deadline import DeadlineSettings, LagGate, Test, late_risk, loads, tightest
+from voicepipe.core.calibration import Calibration, LateBudget, Room
+from voicepipe.core.deadline import DeadlineSettings, LagGate, Learnt, Test, late_risk, loads, tightest
 from voicepipe.core.demand import Demand
 from voicepipe.core.limits import Limit, TokenBucket
 from voicepipe.core.outcomes import Observed, Outcome
@@ -138,13 +138,18 @@ class DeadlinePolicy(_Policy):
         self.demand = demand
         self.settings = settings
         self.calibration = Calibration()
+        self.late = LateBudget(settings.late)
+        self.room = Room(settings.late)
         self._lag = LagGate(settings.lag_s, settings.lag_again_s)
 
     def on_turn(self, observed: Observed, in_flight: int) -> None:
         """What was to be expected with so many sessions, against what became of it."""
         if observed.outcome is not Outcome.IGNORED:
             risk = late_risk(in_flight, self.demand.snapshot(), self.settings, self.settings.budget_s)
-            self.calibration.on_turn(risk, late=observed.outcome is Outcome.DROPPED)
+            late = observed.outcome is Outcome.DROPPED
+            self.calibration.on_turn(risk, late=late)
+            self.late.on_turn(self.calibration.factor * risk)
+            self.room.on_turn(late=late)
 
     def on_lag(self, p99_s: float) -> None:
         self._lag.on_lag(p99_s)
@@ -164,4 +169,5 @@ class DeadlinePolicy(_Policy):
         demand, settings = self.demand.snapshot(), self.settings
         held_s = [other.budget_ms / 1000 for other in held if other.budget_ms is not None]
         budget_s = tightest(settings, demand, asked_s, held_s)
-        return loads(n, demand, settings, budget_s, self._lag, self.calibration.factor)
+        learnt = Learnt(self.calibration.factor, self.late.allowed, self.room.share)
+        return loads(n, demand, settings, budget_s, self._lag, learnt)
