@@ -12,12 +12,14 @@ from crowd import play
 from replies import scripted_engines
 from street import walk
 
-from voicepipe.config import Config, parse_config
+from voicepipe.config import Config, ScriptedConfig, parse_config
 
 HABITS = Habits()
 WARM_S = 30.0
 """A little more than a session lasts; not counted."""
-MOST_SESSIONS = 256
+MOST_SESSIONS = 1024
+SPEEDS = {"small": 1.0, "large": 4.0}
+"""Of a device: 20 ms a decode, 10 a prompt, 5 a token and 20 a piece of audio, and a quarter of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,11 @@ class Job:
     """Of `count`: sessions that fit, as somebody has found out who knows 1x."""
     enforcement: str = "degrade"
     habits: Habits = HABITS
+    device: str = "small"
 
     def config(self) -> Config:
-        return config_of(self.policy, self.cap if self.policy == "count" else MOST_SESSIONS, self.enforcement)
+        most = self.cap if self.policy == "count" else MOST_SESSIONS
+        return config_of(self.policy, most, self.enforcement, self.device)
 
     def calls(self) -> list[Call]:
         return arrivals(self.sessions, WARM_S + self.seconds, self.habits, self.seed)
@@ -44,14 +48,16 @@ class Job:
         return WARM_S + self.seconds
 
 
-def config_of(policy: str, most: int, enforcement: str = "degrade") -> Config:
+def config_of(policy: str, most: int, enforcement: str = "degrade", device: str = "small") -> Config:
+    plain, faster = ScriptedConfig(), SPEEDS[device]
+    costs = {name: getattr(plain, name) / faster for name in ("asr_ms", "llm_prefill_ms", "llm_token_ms", "tts_ms")}
     return parse_config(
         {
             "port": 0,
             "enforcement": enforcement,
-            "engines": {"kind": "scripted"},
+            "engines": {"kind": "scripted", "scripted": costs},
             "admission": {"policy": policy},
-            "limits": {"max_sessions": most, "max_connections_per_address": 512, "max_connections": 512},
+            "limits": {"max_sessions": most, "max_connections_per_address": 2048, "max_connections": 2048},
         }
     )
 

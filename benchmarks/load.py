@@ -11,6 +11,7 @@ full (`door.py`), once per policy. With `--engines default` all of it is in real
 
     python benchmarks/load.py                                    # none and deadline, 0.5 to 3x
     python benchmarks/load.py --full --plot docs/load.svg        # all seven policies, more turns
+    python benchmarks/load.py --device large --seeds 1           # a device for a hundred sessions
     python benchmarks/load.py --engines default --seconds 120    # real models: 10 minutes
 
 met_rate is (met + degraded) / (turns of admitted sessions - interrupted before content - empty), goodput the former
@@ -36,7 +37,7 @@ sys.path.append(str(Path(__file__).parents[1]))  # the virtual loop is the tests
 
 from caller import Played
 from door import refusals_ms
-from jobs import HABITS, MOST_SESSIONS, Job, config_of, run, walk_job
+from jobs import HABITS, MOST_SESSIONS, SPEEDS, Job, config_of, run, walk_job
 from points import PROMISED, draw, met_rate, percentile, point, shown, table
 from real_load import real_sweep
 from rejects import false_rejects
@@ -49,8 +50,8 @@ TURNS, TURNS_FULL = 300, 900
 FIRST_SEED, SEEDS = 101, 3
 CHECK_S = 60.0
 """Of real time, beside the same calls in virtual time."""
-LOOKED_AT = (6.0, 20.0)
-"""Sessions between which 1x is looked for, and twice as closely as `STEP`."""
+LOOKED_AT = {"small": (4.0, 16.0), "large": (80.0, 160.0)}
+"""Of each device, sessions between which 1x is looked for, and twice as closely as `STEP`."""
 STEP = 1.08
 
 
@@ -58,15 +59,15 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def find_one(pool: ProcessPoolExecutor, turns: int, seeds: Sequence[int]) -> float:
+def find_one(pool: ProcessPoolExecutor, turns: int, seeds: Sequence[int], device: str) -> float:
     """The largest load that was tried at which `none` misses at most 1 %; the next one is less than `STEP` times as
     large."""
     turn_s = HABITS.session_s / HABITS.turns
-    least, most = LOOKED_AT
+    least, most = LOOKED_AT[device]
     while most / least > STEP:
         middle = (least * most) ** 0.5
         seconds = turns * turn_s / middle / len(seeds)
-        jobs = [Job("none", 1.0, middle, seconds, seed, MOST_SESSIONS) for seed in seeds]
+        jobs = [Job("none", 1.0, middle, seconds, seed, MOST_SESSIONS, device=device) for seed in seeds]
         rate = met_rate(pool.map(run, jobs))
         note(f"none, {middle:.1f} sessions: {rate:.4f} of turns met")
         least, most = (middle, most) if rate >= PROMISED else (least, middle)
@@ -77,12 +78,15 @@ def jobs_at(policy: str, offered: float, one: float, args: argparse.Namespace) -
     """The same calls for every policy. Above 1x there are more of them than are served in time."""
     turn_s = HABITS.session_s / HABITS.turns
     seconds = args.turns * turn_s / (one * min(offered, 1.25)) / len(args.seeds)
-    return [Job(policy, offered, one * offered, seconds, seed, round(one), args.enforcement) for seed in args.seeds]
+    return [
+        Job(policy, offered, one * offered, seconds, seed, round(one), args.enforcement, device=args.device)
+        for seed in args.seeds
+    ]
 
 
 def sweep(args: argparse.Namespace) -> dict[str, Any]:
     with ProcessPoolExecutor(args.processes) as pool:
-        one = args.one or find_one(pool, 2 * args.turns, args.seeds)
+        one = args.one or find_one(pool, 2 * args.turns, args.seeds, args.device)
         points: list[dict[str, Any]] = []
         of_deadline: list[tuple[Job, Played]] = []
         for policy in args.policies:
@@ -103,12 +107,13 @@ def sweep(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "one_sessions": round(one, 2),
         "engines": "scripted",
+        "device": args.device,
         "sweep": "virtual time",
         "enforcement": args.enforcement,
         "seeds": list(args.seeds),
         "false_rejects": wrong,
         "correction": [round(played.correction or 0.0, 2) for _, played in of_deadline],
-        "check": check(one, args.check) if args.check else None,
+        "check": check(one, args.check) if args.check and args.device == "small" else None,
         "shown": shown(points),
         "points": points,
     }
@@ -137,6 +142,13 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--turns", type=int, help=f"per point, over all seeds (default: {TURNS}, {TURNS_FULL})")
     parser.add_argument("--one", type=float, help="sessions at 1x, instead of looking for it")
     parser.add_argument("--engines", choices=("scripted", "default"), default="scripted")
+    parser.add_argument(
+        "--device",
+        choices=tuple(SPEEDS),
+        default="small",
+        help="for scripted engines: one that carries a handful of sessions, where turns collide, or one four "
+        "times as fast, which carries over a hundred until its time is used up (default: small)",
+    )
     parser.add_argument(
         "--enforcement",
         choices=("degrade", "enforce", "observe"),

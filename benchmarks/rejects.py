@@ -23,7 +23,9 @@ def could_have_served(job: Job, played: Played, number: int) -> bool:
     late = []
     for numbers in (near, [n for n in near if n != number]):
         some = [_earlier(calls[n], begin) for n in numbers]
-        again = play(config_of("none", MOST_SESSIONS), some, wanted.at - begin, wanted.end - begin + 1.0)
+        again = play(
+            config_of("none", MOST_SESSIONS, device=job.device), some, wanted.at - begin, wanted.end - begin + 1.0
+        )
         late.append(sum(asked.counts and not asked.kept for asked in again.asked))
     return late[0] <= late[1]
 

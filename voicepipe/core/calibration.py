@@ -10,19 +10,20 @@ fewer. Whatever is seen, the factor stays within `LEAST` and `MOST`: a run of ba
 run of good luck does not take it off its hinges.
 
 `Room`: how much of what a device has time for may be asked of it. Where turns are late although none of their
-collisions was to be expected, what else runs there is in their way: each turn that is late takes 1 / `ROOM_TURNS` of
-the room away, and each one in time gives back as much as leaves it where it is when `promised` of all turns are
-late. Between `LEAST_ROOM` and 1.
+collisions was to be expected, what else runs there is in their way: each turn that is late takes away
+1 / `ROOM_TURNS` of the room, and each one in time gives back as much as leaves it where it is when `promised` of all
+turns are late. Between `LEAST_ROOM` and 1.
 
 `LateBudget`: a promise about turns is kept on the average of them, as an error budget of a service is. Where fewer
-turns than promised were to be expected to be late, because fewer sessions were there, more of the next `AHEAD` may be:
+turns than promised were to be expected to be late, because fewer sessions were there, more of the next `AHEAD`
+may be:
 
     allowed = promised + (promised turns - expected late ones) / AHEAD
 
 within half and twice what is promised: a rush is not paid for out of one quiet hour alone. The turns are those of
-the last `SPENT_OVER`, older ones fading. Where sessions come without end, nothing is saved up, and what is allowed is
-what is promised. What counts is what was expected, and not what happened: late turns are few, and chance would open
-and shut the door (tried: 98.1 to 99.3 % in time, from seed to seed).
+the last `SPENT_OVER`, older ones fading. Where sessions come without end, nothing is saved up, and what is allowed
+is what is promised. What counts is what was expected, and not what happened: late turns are few, and chance would
+open and shut the door (tried: 98.1 to 99.3 % in time, from seed to seed).
 """
 
 from __future__ import annotations
