@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
-from random import Random
 
 from voicepipe.core.background import TextSettings
 from voicepipe.core.events import LaneTiming, Load, Timing, Work, WorkClass, WorkKind
 from voicepipe.core.forecast import Forecaster
 from voicepipe.core.scheduler import LAPSE_S, Pool
+from voicepipe.sim.draws import Draw, Draws
 from voicepipe.sim.machine import BUSY, SchedulerMachine, Site
 from voicepipe.sim.service import Cost, ServiceModel, Times
 from voicepipe.sim.texts import Tally
@@ -23,6 +23,9 @@ MODEL = ServiceModel(
     begin_s=(0.01,),
     end_s=(0.02,),
 )
+
+
+MIDDLE = Draw(0.5, 0.5, 0.5)
 
 
 @dataclass
@@ -53,7 +56,8 @@ def machine(
     return SchedulerMachine(
         Site(
             timeline=timeline,
-            times=Times(MODEL, Random(1)),
+            times=Times(MODEL),
+            draws=Draws("a seed"),
             placement=MODEL.lane_of(),
             lanes=MODEL.lanes,
             pool=pool,
@@ -77,8 +81,8 @@ def test_chunks_run_one_after_the_other_and_take_what_the_model_says() -> None:
     timeline, learnt = Timeline(), list[float]()
     device, book = machine(timeline, learnt=learnt), Book(timeline)
     one, two = (work for work, _ in zip(works(), range(2), strict=False))
-    device.submit(one, book)
-    device.submit(two, book)
+    device.submit(one, book, MIDDLE)
+    device.submit(two, book, MIDDLE)
     timeline.run()
     assert book.told == [("run", 1, 0.0), ("ran", 1, 0.13), ("run", 2, 0.13), ("ran", 2, 0.26)]
     first, second = book.timings
@@ -105,11 +109,11 @@ def test_what_an_answer_submits_competes_with_what_waits() -> None:
         def on_ran(self, work: Work, timing: Timing) -> None:
             super().on_ran(work, timing)
             if work.id == 1:
-                device.submit(urgent, self)
+                device.submit(urgent, self, MIDDLE)
 
     book = Again(timeline)
     for work, _ in zip(works(), range(2), strict=False):
-        device.submit(work, book)
+        device.submit(work, book, MIDDLE)
     timeline.run()
     assert [number for what, number, _ in book.told if what == "run"] == [1, 9, 2]
 
@@ -119,11 +123,11 @@ def test_what_is_taken_back_or_stale_is_answered_once_and_not_at_once() -> None:
     device, book = machine(timeline), Book(timeline)
     one, two, three, four = (work for work, _ in zip(works(), range(4), strict=False))
     for work in (one, two, three):
-        device.submit(work, book)
+        device.submit(work, book, MIDDLE)
     device.withdraw(two)
     device.retire("s1", 2, 0)
     assert book.told == [("run", 1, 0.0), ("dropped", 2, 0.0), ("dropped", 3, 0.0)]
-    device.submit(four, book)
+    device.submit(four, book, MIDDLE)
     assert len(book.told) == 3  # whoever submits is in the middle of something
     timeline.run()
     assert book.told[3:] == [("dropped", 4, 0.0), ("ran", 1, 0.13)]
@@ -133,7 +137,7 @@ def test_too_much_is_turned_away() -> None:
     timeline = Timeline()
     device, book = machine(timeline), Book(timeline)
     for work, _ in zip(works(), range(258), strict=False):
-        device.submit(work, book)
+        device.submit(work, book, MIDDLE)
     timeline.run(0.0)
     assert book.told == [("run", 1, 0.0), (BUSY, 258, 0.0)]
 
@@ -142,7 +146,7 @@ def test_who_has_left_hears_nothing_more_and_is_released_when_its_chunk_has_ende
     timeline, released = Timeline(), list[float]()
     device, book = machine(timeline), Book(timeline)
     for work, _ in zip(works(), range(2), strict=False):
-        device.submit(work, book)
+        device.submit(work, book, MIDDLE)
     device.leave("s1", lambda: released.append(timeline.now))
     assert released == []
     timeline.run()
@@ -156,6 +160,6 @@ def test_background_waits_for_slack_until_the_claim_lapses() -> None:
     device, book = machine(timeline), Book(timeline)
     device.reserve("s2", 0.05)
     (work,) = (work for work, _ in zip(works(WorkClass.BACKGROUND), range(1), strict=False))
-    device.submit(work, book)
+    device.submit(work, book, MIDDLE)
     timeline.run()
     assert book.told[0] == ("run", 1, 0.05 + LAPSE_S)

@@ -22,6 +22,7 @@ from voicepipe.core.background import TextSettings
 from voicepipe.core.events import Load, Timing, Work, WorkClass, WorkKind
 from voicepipe.core.forecast import Forecaster
 from voicepipe.core.scheduler import Pool
+from voicepipe.sim.draws import Draw, Draws
 from voicepipe.sim.machine import SchedulerMachine, Site
 from voicepipe.sim.service import Times
 from voicepipe.sim.texts import Tally
@@ -30,7 +31,7 @@ from voicepipe.sim.timeline import Timeline
 BATCHES = 25
 JOBS = 80_000
 URGENT, PATIENT = WorkClass.STARTED, WorkClass.SPECULATION
-Draw = Callable[[Random], float]
+Chance = Callable[[Random], float]
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Job:
     service_s: float
 
 
-def drawn(rates: dict[WorkClass, float], service: Draw, jobs: int = JOBS, seed: int = 1) -> list[Job]:
+def drawn(rates: dict[WorkClass, float], service: Chance, jobs: int = JOBS, seed: int = 1) -> list[Job]:
     """Poisson arrivals of all classes together."""
     chance, now, made = Random(seed), 0.0, []
     classes, weights = list(rates), list(rates.values())
@@ -53,13 +54,13 @@ def drawn(rates: dict[WorkClass, float], service: Draw, jobs: int = JOBS, seed: 
 class Fixed:
     """In place of times drawn from a model: what each chunk brings along as its units, and no hand-offs."""
 
-    def service_s(self, kind: WorkKind, load: Load) -> float:
+    def service_s(self, kind: WorkKind, load: Load, share: float) -> float:
         return load.units
 
-    def begin_s(self) -> float:
+    def begin_s(self, share: float) -> float:
         return 0.0
 
-    def end_s(self) -> float:
+    def end_s(self, share: float) -> float:
         return 0.0
 
 
@@ -110,6 +111,7 @@ def play(jobs: Sequence[Job], servers: int = 1) -> Played:
         Site(
             timeline,
             cast(Times, Fixed()),
+            Draws(""),
             placement,
             {"device": servers},
             Pool.DEDICATED,
@@ -129,7 +131,9 @@ def play(jobs: Sequence[Job], servers: int = 1) -> Played:
             timeline.at(jobs[at + 1].arrives, lambda: arrive(at + 1))
         played.present(1, timeline.now)
         load = Load("", job.service_s)
-        machine.submit(Work(at, f"s{at}", 1, 0, 0, WorkKind.SPEAK, job.klass, load=load), caller)
+        machine.submit(
+            Work(at, f"s{at}", 1, 0, 0, WorkKind.SPEAK, job.klass, load=load), caller, Draw(0.0, 0.0, 0.0)
+        )
 
     timeline.at(jobs[0].arrives, lambda: arrive(0))
     timeline.run()
@@ -147,7 +151,7 @@ def agrees(waits: Sequence[float], theory: float, within: float = 0.06) -> None:
     assert abs(fmean(means) - theory) < 4.0 * error, (fmean(means), theory, error)
 
 
-def exponential(mean_s: float) -> Draw:
+def exponential(mean_s: float) -> Chance:
     return lambda chance: chance.expovariate(1.0 / mean_s)
 
 
@@ -170,7 +174,7 @@ def littles_law(played: Played) -> None:
         ("M/G/1", two_kinds, 0.55, 0.9 * 0.25**2 + 0.1 * 3.25**2),
     ],
 )
-def test_one_server(name: str, service: Draw, mean_s: float, square: float) -> None:
+def test_one_server(name: str, service: Chance, mean_s: float, square: float) -> None:
     """Pollaczek and Khinchine: Wq = lambda E[S^2] / 2 (1 - rho), one job a second at the mean."""
     played = play(drawn({PATIENT: 1.0}, service))
     agrees(played.waits(), square / (2.0 * (1.0 - mean_s)))

@@ -8,6 +8,7 @@ import pytest
 
 from voicepipe.core.events import Line, Load, Rehear, Speak, Submit, Think, Work, WorkClass, WorkKind
 from voicepipe.core.utterance import Span
+from voicepipe.sim.draws import Draws
 from voicepipe.sim.ears import Ears, Listener
 from voicepipe.sim.recogniser import Heard, WordByWord
 from voicepipe.sim.replies import REPLIES, reply_to
@@ -28,6 +29,7 @@ class Floor:
         self.recogniser = WordByWord()
         self.timeline = Timeline()
         self.reply_to = reply_to
+        self.draws = Draws("a seed")
 
 
 def steps(now: float = 0.0, **manner: Any) -> Steps:
@@ -112,6 +114,29 @@ def test_pieces_of_a_clause_and_those_that_are_there_already() -> None:
     piece.make()
     again = submit(WorkKind.SPEAK, Speak("One two three", first=True), number=2)
     assert one.load(again, None, 0.0).variant == MADE
+
+
+def test_a_reply_that_is_begun_anew_has_the_luck_of_the_one_before_it() -> None:
+    """Step by step; decodes of one turn differ, and another turn's first is another one."""
+    one, span = steps(12.0), Span(1, round(9.6 * 16_000), 16_000)
+    lines = (Line("system", "x"), Line("user", "What is heard of this?"))
+
+    def luck(kind: WorkKind, task: Think | None = None, turn: int = 1) -> object:
+        command = submit(kind, task, turn=turn)
+        drawn = one.draw(command, one.load(command, span, 12.0))
+        done = one.end(command.work)
+        if isinstance(done, Generation):
+            done.step()
+        return drawn
+
+    partials = [luck(WorkKind.PARTIAL) for _ in range(3)]
+    assert len(set(partials)) == 3
+    first = [luck(WorkKind.THINK, Think(lines, 60)), luck(WorkKind.THINK), luck(WorkKind.THINK)]
+    assert len(set(first)) == 3
+    again = [luck(WorkKind.THINK, Think(lines, 60)), luck(WorkKind.THINK)]
+    assert again == first[:2]
+    one.said.append(SAID)
+    assert luck(WorkKind.PARTIAL, turn=2) not in partials
 
 
 def test_a_second_pass_hears_a_turn_that_is_over() -> None:

@@ -8,6 +8,7 @@ from voicepipe.core.background import TextSettings
 from voicepipe.core.events import Load, Work, WorkClass, WorkKind
 from voicepipe.core.forecast import Forecaster
 from voicepipe.core.scheduler import Pool
+from voicepipe.sim.draws import Draw, Draws
 from voicepipe.sim.machine import SchedulerMachine, Site
 from voicepipe.sim.service import MODEL, Times, load_service
 from voicepipe.sim.texts import Tally, TextJob
@@ -22,13 +23,13 @@ class House:
         self.timeline, self.tally, self.slots = Timeline(), Tally(), 0
         self.ran: list[Work] = []
         forecaster = Forecaster()
-        times = Times(GPU, Random(1))
-        forecaster.seed(warm_up(times, slots).chunks)
+        forecaster.seed(warm_up(GPU, slots, Random(1)).chunks)
         manner = GPU.manner
         self.machine = SchedulerMachine(
             Site(
                 timeline=self.timeline,
-                times=times,
+                times=Times(GPU),
+                draws=Draws("a seed"),
                 placement=GPU.lane_of(),
                 lanes=GPU.lanes,
                 pool=Pool.DEDICATED,
@@ -125,6 +126,6 @@ def test_voice_goes_first() -> None:
 
     voice = Once()
     work = Work(1, "s1", 1, 1, 0, WorkKind.FINAL, WorkClass.ASR, load=Load("recogniser", 1.0))
-    house.machine.submit(work, voice)
+    house.machine.submit(work, voice, Draw(0.5, 0.5, 0.5))
     house.timeline.run(0.2)
     assert 0.1 <= voice.started <= 0.15

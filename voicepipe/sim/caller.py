@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+from voicepipe.sim.draws import drawn
 from voicepipe.sim.replies import REPLIES, Reply
 
 Range = tuple[float, float]
@@ -136,14 +137,6 @@ class _Drawer:
 
     def is_so(self, probability: float) -> bool:
         return self.chance.random() < probability
-
-
-def drawn(quantiles: Sequence[float], share: float) -> float:
-    """Of quantiles that are evenly spread; `share` in [0, 1)."""
-    at = share * (len(quantiles) - 1)
-    index = int(at)
-    low = quantiles[index]
-    return low if index == len(quantiles) - 1 else low + (at - index) * (quantiles[index + 1] - low)
 
 
 def _call(at: float, drawer: _Drawer) -> Call:

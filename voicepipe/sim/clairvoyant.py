@@ -108,7 +108,7 @@ def needs_of(scene: Scene, calls: Sequence[Call]) -> Mapping[int, tuple[Need, ..
         speech_end, sent = record.instants.speech_end, record.instants.sent
         if speech_end is None or sent is None:
             continue
-        own = [timing for _, timing in by_turn.get((f"s{asked.call + 1}", record.turn), [])]
+        own = [timing for _, timing in by_turn.get((f"s{asked.call}", record.turn), [])]
         spans = [(max(t.started, speech_end), min(t.finished, sent)) for t in own]
         spans = [(begin, end) for begin, end in spans if end > begin]
         if spans:

@@ -9,6 +9,7 @@ from voicepipe.core.events import TurnRecord
 from voicepipe.core.forecast import Forecaster
 from voicepipe.core.overload import Level
 from voicepipe.core.turn_state import TurnSettings
+from voicepipe.sim.draws import Draws
 from voicepipe.sim.ears import Ears
 from voicepipe.sim.machine import Machine
 from voicepipe.sim.recogniser import Recogniser
@@ -23,7 +24,7 @@ class House:
     machine: Machine
     forecaster: Forecaster
     times: Times
-    """With a source of chance of its own."""
+    draws: Draws
     settings: TurnSettings
     ears: Ears
     recogniser: Recogniser

@@ -16,6 +16,7 @@ from voicepipe.core.background import TextSettings
 from voicepipe.core.events import LaneTiming, Timing, Work, WorkKind
 from voicepipe.core.forecast import Forecaster
 from voicepipe.core.scheduler import Discard, Pool, Reject, Run, Scheduler, SchedulerCommand
+from voicepipe.sim.draws import Draw, Draws
 from voicepipe.sim.service import Times
 from voicepipe.sim.texts import Tally, TextJob, Writer
 from voicepipe.sim.timeline import Event, Timeline
@@ -44,8 +45,8 @@ class Client(Protocol):
 class Machine(Protocol):
     """In the meaning of the server's device, whose methods these are."""
 
-    def submit(self, work: Work, client: Client) -> None:
-        """`work.load` says what there is to do."""
+    def submit(self, work: Work, client: Client, draw: Draw) -> None:
+        """`work.load` says what there is to do, `draw` what luck it will have."""
 
     def retire(self, session: str, epoch: int, revision: int) -> None: ...
     def withdraw(self, work: Work) -> None: ...
@@ -89,7 +90,7 @@ class Site:
 
     timeline: Timeline
     times: Times
-    """With a source of chance of its own."""
+    draws: Draws
     placement: Mapping[WorkKind, str]
     lanes: Mapping[str, int]
     pool: Pool
@@ -115,6 +116,7 @@ class _Job:
     client: Client | None
     """None: it has left."""
     queued: float
+    draw: Draw
 
 
 class SchedulerMachine:
@@ -133,11 +135,13 @@ class SchedulerMachine:
         self._chunks = 0
         self._on_lane = dict.fromkeys(site.lanes, 0)
         """Chunks that run."""
-        self._writer = Writer(self, site.timeline, site.forecaster, site.texts, site.tally, site.on_slots)
+        self._writer = Writer(
+            self, site.timeline, site.forecaster, site.draws, site.texts, site.tally, site.on_slots
+        )
 
-    def submit(self, work: Work, client: Client) -> None:
+    def submit(self, work: Work, client: Client, draw: Draw) -> None:
         now = self._timeline.now
-        self._jobs[work.key] = _Job(client, now)
+        self._jobs[work.key] = _Job(client, now, draw)
         for command in self._scheduler.on_submit(work, now):
             if isinstance(command, Run):
                 self._start(command, now)
@@ -215,8 +219,9 @@ class SchedulerMachine:
         self._running[work.session] = self._running.get(work.session, 0) + 1
         if job.client is not None:
             job.client.on_run(work)
-        started = self._timeline.now + self._times.begin_s()
-        finished = started + self._times.service_s(work.kind, work.load)
+        times, draw = self._times, job.draw
+        started = self._timeline.now + times.begin_s(draw.begin)
+        finished = started + times.service_s(work.kind, work.load, draw.service)
         timing = LaneTiming(
             job.queued,
             started,
@@ -225,7 +230,7 @@ class SchedulerMachine:
             blocked_s=run.blocked_s,
             background_s=run.background_s,
         )
-        self._timeline.at(finished + self._times.end_s(), lambda: self._end(work, timing, run.lane))
+        self._timeline.at(finished + times.end_s(draw.end), lambda: self._end(work, timing, run.lane))
 
     def _end(self, work: Work, timing: LaneTiming, lane: str) -> None:
         now, service_s = self._timeline.now, timing.service_s

@@ -41,6 +41,7 @@ from voicepipe.core.scheduler import Pool
 from voicepipe.core.turn_state import DOWNLINK_S, OWN_MODEL, Attempts, TurnSettings
 from voicepipe.entrance import make_admission, make_policy, overload_settings
 from voicepipe.sim.caller import Call, Habits, draw_calls
+from voicepipe.sim.draws import Draws
 from voicepipe.sim.ears import Ears
 from voicepipe.sim.house import House
 from voicepipe.sim.machine import MakeMachine, SchedulerMachine, Site
@@ -132,7 +133,8 @@ class _Stage:
         self._end = scene.begin_s + scene.seconds
         service, config = scene.service, _config_of(scene)
         placement = service.lane_of()
-        warm = warm_up(self._times("warm-up"), scene.texts.slots if scene.texts else 0)
+        self._times, self._draws = Times(service), Draws(f"{scene.seed} chunks")
+        warm = warm_up(service, scene.texts.slots if scene.texts else 0, Random(f"{scene.seed} warm-up"))
         self._forecaster = Forecaster(placement)
         self._forecaster.seed(warm.chunks, warm.ways)
         self._demand = Demand(shared_kinds(placement, service.lanes), warm.expected)
@@ -145,7 +147,8 @@ class _Stage:
             timeline=self._timeline,
             machine=self._machine,
             forecaster=self._forecaster,
-            times=self._times("sessions"),
+            times=self._times,
+            draws=self._draws,
             settings=_turn_settings(scene, warm),
             ears=scene.ears,
             recogniser=scene.recogniser,
@@ -199,7 +202,7 @@ class _Stage:
                 self._refused.append(Refused(number, now, reason, retry_ms, len(self._talks)))
             return
         assert not isinstance(decision, Wait), "there is no waiting room"
-        lease, ident = decision.lease_id, f"s{decision.lease_id}"
+        lease, ident = decision.lease_id, f"s{number}"
         self._admitted += counts
         self._demand.on_joined(ident)
         self._house.leases["session"] += 1
@@ -228,9 +231,6 @@ class _Stage:
 
     # the machine
 
-    def _times(self, purpose: str) -> Times:
-        return Times(self._scene.service, Random(f"{self._scene.seed} {purpose}"))
-
     def _site(self, placement: dict[WorkKind, str]) -> Site:
         scene, learn = self._scene, self._forecaster.on_chunk
 
@@ -239,7 +239,8 @@ class _Stage:
 
         return Site(
             timeline=self._timeline,
-            times=self._times("machine"),
+            times=self._times,
+            draws=self._draws,
             placement=placement,
             lanes=scene.service.lanes,
             pool=Pool(scene.pool),

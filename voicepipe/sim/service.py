@@ -17,7 +17,6 @@ import tomllib
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from random import Random
 from typing import Annotated, Any
 
 import msgspec
@@ -27,6 +26,7 @@ from voicepipe.config import ScriptedConfig
 from voicepipe.core.background import TextSettings
 from voicepipe.core.events import Load, WorkKind
 from voicepipe.errors import ConfigError
+from voicepipe.sim.draws import drawn
 
 NotNegative = Annotated[float, Meta(ge=0.0)]
 Positive = Annotated[float, Meta(gt=0.0)]
@@ -135,14 +135,13 @@ class ServiceModel(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Times:
-    """Draws from a model."""
+    """What a model says of a piece of work whose luck is known: shares in [0, 1), as `sim.draws` has them."""
 
-    def __init__(self, model: ServiceModel, chance: Random) -> None:
+    def __init__(self, model: ServiceModel) -> None:
         self.model = model
-        self._random = chance.random
         self._costs: dict[tuple[WorkKind, str], Cost] = {}
 
-    def service_s(self, kind: WorkKind, load: Load) -> float:
+    def service_s(self, kind: WorkKind, load: Load, share: float) -> float:
         """Raises ConfigError where the model has no costs of such chunks."""
         if load.variant == MADE:
             return 0.0
@@ -150,29 +149,17 @@ class Times:
         cost = self._costs.get(key)
         if cost is None:
             cost = self._costs[key] = self.model.cost(*key)
-        share = self.model.manner.small_share if load.model == SMALL else 1.0
-        return share * cost.mean_s(load) * self.draw(cost.ratios)
+        service_s = cost.mean_s(load) * drawn(cost.ratios, share)
+        return self.model.manner.small_share * service_s if load.model == SMALL else service_s
 
-    def draw(self, quantiles: tuple[float, ...]) -> float:
-        last = len(quantiles) - 1
-        if not last:
-            return quantiles[0]
-        at = self._random() * last
-        index = int(at)
-        low = quantiles[index]
-        return low + (at - index) * (quantiles[index + 1] - low)
+    def begin_s(self, share: float) -> float:
+        return drawn(self.model.begin_s, share)
 
-    def begin_s(self) -> float:
-        return self.draw(self.model.begin_s)
+    def end_s(self, share: float) -> float:
+        return drawn(self.model.end_s, share)
 
-    def end_s(self) -> float:
-        return self.draw(self.model.end_s)
-
-    def send_s(self) -> float:
-        return self.draw(self.model.send_s)
-
-    def noticed_s(self) -> float:
-        return self.draw(self.model.noticed_s)
+    def send_s(self, share: float) -> float:
+        return drawn(self.model.send_s, share)
 
 
 MADE = "made"

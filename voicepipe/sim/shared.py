@@ -21,6 +21,7 @@ from math import inf
 from voicepipe.core.events import LaneTiming, Timing, Work, WorkClass, WorkKind
 from voicepipe.core.scheduler import LAPSE_S, MARGIN_S, is_stale
 from voicepipe.core.turn_demand import spare_s
+from voicepipe.sim.draws import Draw, drawn
 from voicepipe.sim.machine import BUSY, Client, MachineSnapshot, MakeMachine, Site
 from voicepipe.sim.slots import Job, Rules, Sequence, Slots, Step
 from voicepipe.sim.texts import TextJob
@@ -29,6 +30,7 @@ from voicepipe.sim.timeline import Event
 MOST_WAITING = 256
 """Chunks of sessions that may wait."""
 LANE = "device"
+TEXTS = "texts"
 _THINKS = frozenset({WorkKind.WARM, WorkKind.THINK})
 
 
@@ -59,16 +61,16 @@ class SharedMachine:
         self._is_busy = False
         self._ready = 0.0
         """Since when the engine could take its next step."""
-        self._serial = self._chunks = 0
+        self._serial = self._chunks = self._text_steps = 0
         self._background_s = 0.0
         self._busy_s: dict[tuple[str, str], float] = {}
 
     # what sessions ask for
 
-    def submit(self, work: Work, client: Client) -> None:
+    def submit(self, work: Work, client: Client, draw: Draw) -> None:
         now = self._timeline.now
         self._serial += 1
-        job = Job(work, client, now, self._serial, self._background_s)
+        job = Job(work, client, now, self._serial, draw, self._background_s)
         newest = self._newest.get(work.session)
         if newest is not None and is_stale(work, *newest):
             self._timeline.at(now, lambda: client.on_dropped(work))
@@ -272,10 +274,10 @@ class SharedMachine:
         self._begin(job)
         work, load, times = job.work, job.work.load, self._site.times
         assert load is not None
-        started = self._timeline.now + times.begin_s()
-        finished = started + times.service_s(work.kind, load)
+        started = self._timeline.now + times.begin_s(job.draw.begin)
+        finished = started + times.service_s(work.kind, load, job.draw.service)
         job.started = started
-        self._timeline.at(finished + times.end_s(), lambda: self._ran(job, finished))
+        self._timeline.at(finished + times.end_s(job.draw.end), lambda: self._ran(job, finished))
 
     def _ran(self, job: Job, finished: float) -> None:
         assert job.started is not None
@@ -286,7 +288,7 @@ class SharedMachine:
 
     def _compute(self, step: Step) -> None:
         self._is_busy = True
-        now, model = self._timeline.now, self._site.times
+        now = self._timeline.now
         for sequence in step.sequences:
             if sequence.job is not None and sequence.job.started is None:
                 self._begin(sequence.job)
@@ -294,8 +296,16 @@ class SharedMachine:
         tokens, rows = step.read_tokens, len(step.reads) + len(step.writes)
         service_s = self._step_s + self._row_s * len(step.writes) + self._token_s * tokens
         assert rows
-        service_s *= model.draw(self._ratios[bool(tokens)])
+        service_s *= drawn(self._ratios[bool(tokens)], self._luck(step))
         self._timeline.after(service_s, lambda: self._computed(step, service_s))
+
+    def _luck(self, step: Step) -> float:
+        """A step has that of the chunk for which a session has waited longest; of texts alone, one of its own."""
+        job = next((sequence.job for sequence in step.sequences if sequence.job is not None), None)
+        if job is not None:
+            return job.draw.service
+        self._text_steps += 1
+        return self._site.draws.of(TEXTS, 0, f"step {self._text_steps}").service
 
     def _computed(self, step: Step, service_s: float) -> None:
         tally = self._site.tally

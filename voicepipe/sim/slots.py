@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from voicepipe.core.events import Work, WorkClass
 from voicepipe.core.waiting import latest_start
+from voicepipe.sim.draws import Draw
 from voicepipe.sim.machine import Client
 
 
@@ -45,6 +46,7 @@ class Job:
     """None: it has left."""
     queued: float
     serial: int
+    draw: Draw
     background_s: float
     """How long texts had kept the device when it came."""
     started: float | None = None

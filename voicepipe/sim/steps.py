@@ -9,6 +9,7 @@ from voicepipe.core.endpoint import RATE_HZ
 from voicepipe.core.events import Load, Rehear, Speak, Submit, Think, Work, WorkKind
 from voicepipe.core.utterance import Span
 from voicepipe.sim.caller import Utterance
+from voicepipe.sim.draws import Draw
 from voicepipe.sim.ears import Listener
 from voicepipe.sim.house import House
 from voicepipe.sim.recogniser import Heard
@@ -40,6 +41,10 @@ class Steps:
         self._voice = Voice(house.manner)
         self._generation: Generation | None = None
         self._decoded_turn = 0
+        self._turn = self._question = 0
+        """The newest turn that has asked for anything, and how many utterances had begun then."""
+        self._pieces: dict[tuple[WorkKind, str], int] = {}
+        """Of that turn, how many there have been, by kind and variant; of a reply, since it was begun."""
 
     def load(self, submit: Submit, span: Span | None, now: float) -> Load:
         """How much this work has to do; it is remembered until it has ended."""
@@ -64,6 +69,19 @@ class Steps:
         seconds = min(max(0.0, (decode.upto - decode.start) / RATE_HZ), self._house.manner.window_s)
         again = work.kind is WorkKind.FINAL and self._decoded_turn == work.turn and self._house.manner.rechecks
         return Load(ASR, seconds, variant="recheck" if again else "")
+
+    def draw(self, submit: Submit, load: Load) -> Draw:
+        """The luck of this work, for which `load` has just been asked."""
+        work, task = submit.work, submit.task
+        if work.turn > self._turn:
+            self._turn, self._question = work.turn, len(self.said)
+            self._pieces.clear()
+        if isinstance(task, Think) or (isinstance(task, Speak) and task.first):
+            for kind, variant in [place for place in self._pieces if place[0] is work.kind]:
+                del self._pieces[kind, variant]
+        place = (work.kind, load.variant)
+        number = self._pieces[place] = self._pieces.get(place, 0) + 1
+        return self._house.draws.of(work.session, self._question, f"{work.kind.value} {load.variant} {number}")
 
     def begin(self, work: Work) -> None:
         """A decode hears what has come by the time at which it runs."""

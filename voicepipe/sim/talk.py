@@ -35,6 +35,7 @@ from voicepipe.core.playout import BYTES_PER_SAMPLE
 from voicepipe.core.turn import Turns
 from voicepipe.core.turn_state import DOWNLINK_S, Phase
 from voicepipe.sim.caller import Call, Utterance
+from voicepipe.sim.draws import Draw
 from voicepipe.sim.ears import Listener, Told
 from voicepipe.sim.house import House
 from voicepipe.sim.playback import Playback
@@ -109,10 +110,10 @@ class Talk:
     def _say(self, said: Utterance) -> None:
         if self._over:
             return
-        times = self._house.times
-        self._hands = begin_s, end_s = times.begin_s(), times.end_s()
-        listen_s = begin_s + times.service_s(WorkKind.HEAR, _FRAME_HEARD) + end_s
         self._steps.said.append(said)
+        times, draw = self._house.times, self._draw("hear")
+        self._hands = begin_s, end_s = times.begin_s(draw.begin), times.end_s(draw.end)
+        listen_s = begin_s + times.service_s(WorkKind.HEAR, _FRAME_HEARD, draw.service) + end_s
         if self._ear is not None:
             self._ear.cancel()
         over_reply = self._turns.phase is Phase.COMMITTED
@@ -195,7 +196,7 @@ class Talk:
             if expected_s is not None:
                 self._expected[work.id] = expected_s
                 self._turns.on_expected(priced, expected_s, False, now)
-        self._machine.submit(priced, self)
+        self._machine.submit(priced, self, self._steps.draw(command, load))
 
     def _follow_pressure(self) -> None:
         """As the server's session does: looked at before whatever is begun on an outcome."""
@@ -282,16 +283,23 @@ class Talk:
     def _send(self, audio: ReplyAudio, now: float) -> None:
         """To the socket, and from there to where it is heard."""
         assert audio.epoch == self._epoch, "nothing of a reply leaves before its commit"
-        house, samples = self._house, len(audio.pcm) // BYTES_PER_SAMPLE
+        samples = len(audio.pcm) // BYTES_PER_SAMPLE
         front = self._front
         if front is not None and front.epoch == audio.epoch and audio.offset < front.samples:
             if audio.offset == 0:
-                self._timeline.after(house.times.send_s(), lambda: self._on_acknowledged(audio.epoch))
+                self._timeline.after(self._send_s(), lambda: self._on_acknowledged(audio.epoch))
         elif audio.epoch != self._sounding:
             self._sounding = audio.epoch
-            self._timeline.after(house.times.send_s(), lambda: self._on_sent(audio.epoch))
+            self._timeline.after(self._send_s(), lambda: self._on_sent(audio.epoch))
         if self.call.report_every_s > 0.0:
             self._play(audio.epoch, samples, now + DOWNLINK_S)
+
+    def _send_s(self) -> float:
+        return self._house.times.send_s(self._draw("send").service)
+
+    def _draw(self, piece: str) -> Draw:
+        """The luck of what belongs to the newest utterance."""
+        return self._house.draws.of(self.ident, len(self._steps.said), piece)
 
     def _on_sent(self, epoch: int) -> None:
         if not self._over and epoch >= self._turns.epoch:

@@ -12,6 +12,7 @@ from typing import Protocol
 from voicepipe.core import background as core
 from voicepipe.core.events import Timing, Work
 from voicepipe.core.forecast import Forecaster
+from voicepipe.sim.draws import Draw, Draws
 from voicepipe.sim.timeline import Timeline
 
 CHARACTERS_PER_TOKEN = 4
@@ -35,7 +36,7 @@ class Tally:
 
 
 class _Machine(Protocol):
-    def submit(self, work: Work, client: Writer) -> None: ...
+    def submit(self, work: Work, client: Writer, draw: Draw) -> None: ...
     def withdraw(self, work: Work) -> None: ...
 
 
@@ -78,6 +79,7 @@ class Writer:
         machine: _Machine,
         timeline: Timeline,
         forecaster: Forecaster,
+        draws: Draws,
         settings: core.TextSettings,
         tally: Tally,
         on_slots: Callable[[int], None],
@@ -86,6 +88,9 @@ class Writer:
         self._machine = machine
         self._timeline = timeline
         self._forecaster = forecaster
+        self._draws = draws
+        self._ran = 0
+        """Chunks so far."""
         self._settings = settings
         self._tally = tally
         self._on_slots = on_slots
@@ -126,6 +131,7 @@ class Writer:
 
     def on_ran(self, work: Work, timing: Timing) -> None:
         assert work.load is not None
+        self._ran += 1
         rests: dict[str, core.Rest | None] = {}
         for ident in self._at_work:
             text = self._texts[ident]
@@ -158,6 +164,6 @@ class Writer:
                 case core.Generate(work, _, sizes, start):
                     self._chunk = command
                     offered = self._forecaster.offer(work, sizes, start, self._settings.longest_s)
-                    self._machine.submit(offered, self)
+                    self._machine.submit(offered, self, self._draws.of(core.SESSION, 0, f"chunk {self._ran}"))
                 case core.RefuseText():
                     raise AssertionError("only a request is refused")

@@ -6,8 +6,9 @@ Sizes are those of `voicepipe.sweep`, cut as the engines cut them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from random import Random
 
 from voicepipe.core.background import text_variant
 from voicepipe.core.clauses import ClauseSplitter
@@ -15,7 +16,7 @@ from voicepipe.core.demand import Expected
 from voicepipe.core.events import Load, Way, WorkKind
 from voicepipe.core.forecast import Measured
 from voicepipe.sim.replies import REPLIES, Reply, steps_of
-from voicepipe.sim.service import MODEL, Manner, Times
+from voicepipe.sim.service import MODEL, Manner, ServiceModel, Times
 from voicepipe.sim.steps import ASR
 from voicepipe.sim.voice import NAME
 
@@ -45,18 +46,23 @@ class WarmUp:
         return Expected(self.total_s, self.final_s)
 
 
-def warm_up(times: Times, text_slots: int) -> WarmUp:
+def warm_up(model: ServiceModel, text_slots: int, chance: Random) -> WarmUp:
     """`text_slots`: of the model, for texts; 0: none are written. What the model has no costs of is
     not measured; raises ConfigError where a turn needs them."""
-    loads = [*_voice_loads(times.model.manner)]
+    times = Times(model)
+
+    def service_s(kind: WorkKind, load: Load) -> float:
+        return times.service_s(kind, load, chance.random())
+
+    loads = [*_voice_loads(model.manner)]
     if text_slots:
-        loads += _text_loads(times.model.manner, text_slots)
-    loads = [(kind, load) for kind, load in loads if times.model.find(kind, load.variant) is not None]
-    chunks = [Measured(kind, load, times.service_s(kind, load)) for _ in range(ROUNDS) for kind, load in loads]
-    ways = [_way(times, reply) for reply in REPLIES[:ROUNDS]]
+        loads += _text_loads(model.manner, text_slots)
+    loads = [(kind, load) for kind, load in loads if model.find(kind, load.variant) is not None]
+    chunks = [Measured(kind, load, service_s(kind, load)) for _ in range(ROUNDS) for kind, load in loads]
+    ways = [_way(model.manner, service_s, reply) for reply in REPLIES[:ROUNDS]]
     clause_s = sum(way.read_s + way.thought_s for way in ways) / len(ways)
-    final_s = times.service_s(WorkKind.FINAL, Load(ASR, 2.5))
-    audio_s = times.service_s(WorkKind.SPEAK, Load(NAME, CLAUSE_CHARACTERS[1], variant="first"))
+    final_s = service_s(WorkKind.FINAL, Load(ASR, 2.5))
+    audio_s = service_s(WorkKind.SPEAK, Load(NAME, CLAUSE_CHARACTERS[1], variant="first"))
     return WarmUp(tuple(chunks), tuple(ways), final_s, clause_s, audio_s)
 
 
@@ -86,16 +92,16 @@ def _text_loads(manner: Manner, slots: int) -> Iterator[tuple[WorkKind, Load]]:
                 yield WorkKind.GENERATE, Load(MODEL, tokens, tokens * context * rows, text_variant(rows))
 
 
-def _way(times: Times, reply: Reply) -> Way:
+def _way(manner: Manner, service_s: Callable[[WorkKind, Load], float], reply: Reply) -> Way:
     """Of a reply to a question that follows what has been read already."""
-    manner, splitter, way, context = times.model.manner, ClauseSplitter(), Way(), CONTEXTS[0]
+    splitter, way, context = ClauseSplitter(), Way(), CONTEXTS[0]
     unread = QUESTION_TOKENS
     while unread:
         units = min(unread, manner.read_tokens)
-        way = way.after(times.service_s(WorkKind.THINK, Load(MODEL, units, context, "prefill")))
+        way = way.after(service_s(WorkKind.THINK, Load(MODEL, units, context, "prefill")))
         unread, context = unread - units, context + units
     for text, tokens in steps_of(reply, manner.write_tokens, manner.tokens_per_word):
-        way = way.after(times.service_s(WorkKind.THINK, Load(MODEL, tokens, context, "decode")))
+        way = way.after(service_s(WorkKind.THINK, Load(MODEL, tokens, context, "decode")))
         way = replace(way, has_token=way.has_token or bool(text))
         context += tokens
         clauses = splitter.feed(text)
