@@ -23,7 +23,7 @@ from voicepipe.core.scheduler import LAPSE_S, MARGIN_S, is_stale
 from voicepipe.core.turn_demand import spare_s
 from voicepipe.sim.draws import Draw, drawn
 from voicepipe.sim.machine import BUSY, Client, MachineSnapshot, MakeMachine, Site
-from voicepipe.sim.slots import Job, Rules, Sequence, Slots, Step
+from voicepipe.sim.slots import Job, Rules, Sequence, Slots, Step, Urgent
 from voicepipe.sim.texts import TextJob
 from voicepipe.sim.timeline import Event
 
@@ -47,8 +47,12 @@ class SharedMachine:
         self._step_s, self._token_s = reads.base_s, reads.per_unit_s
         self._row_s = max(0.0, writes.base_s + writes.per_unit_s - reads.base_s)
         self._ratios = {True: reads.ratios, False: writes.ratios}
-        self._others: list[Job] = []
-        """Chunks of recognition and of the voice that wait."""
+        self._others: dict[int, Job] = {}
+        """Chunks of recognition and of the voice that wait, by serial number."""
+        self._own: dict[str, dict[int, Job]] = {}
+        """The same by session."""
+        self._urgent = Urgent()
+        """The same, where it goes by deadlines."""
         self._sequences: dict[str, list[Sequence]] = {}
         """Of sessions, by session: those that run or wait. One that is stale may run on beside the newest."""
         self._newest: dict[str, tuple[int, int]] = {}
@@ -81,8 +85,20 @@ class SharedMachine:
     def _wait(self, job: Job) -> bool:
         if len(self._others) >= MOST_WAITING:
             return False
-        self._others.append(job)
+        self._others[job.serial] = job
+        self._own.setdefault(job.work.session, {})[job.serial] = job
+        if self._rules.by_deadline:
+            self._urgent.push(job)
         return True
+
+    def _take(self, job: Job) -> None:
+        """It does not wait any more."""
+        session = job.work.session
+        del self._others[job.serial]
+        del self._own[session][job.serial]
+        if not self._own[session]:
+            del self._own[session]
+        self._urgent.drop(job)
 
     def _think(self, job: Job) -> bool:
         """To the reply's slot, where it has one, else behind those that wait for one."""
@@ -119,7 +135,9 @@ class SharedMachine:
             work = job.work
             if work.epoch == epoch and work.klass > WorkClass.STARTED and work.kind in (kinds or WorkKind):
                 due = work.deadline if deadline is None else deadline
-                job.work = replace(work, klass=WorkClass.STARTED, deadline=due)
+                job.become(replace(work, klass=WorkClass.STARTED, deadline=due))
+                if self._rules.by_deadline and job.serial in self._others:
+                    self._urgent.push(job)
         self._pump()
 
     def reserve(self, session: str, latest_start: float) -> None:
@@ -215,9 +233,9 @@ class SharedMachine:
             self._site.on_slots(1 if more > 0 else -1)
 
     def _next_other(self, now: float) -> Job | None:
-        if not self._others:
-            return None
-        return min(self._others, key=lambda job: job.urgency(now)) if self._rules.by_deadline else self._others[0]
+        if self._rules.by_deadline:
+            return self._urgent.first(now)
+        return next(iter(self._others.values()), None)
 
     def _goes_first(self, other: Job, step: Step, now: float) -> bool:
         if not self._rules.by_deadline:
@@ -231,10 +249,11 @@ class SharedMachine:
         rules = self._rules
         if not rules.by_deadline:
             return self._slots.step(rules.chunk_tokens)
-        slack_s = self._slack_s(now)
-        texts = sum(sequence.is_text for sequence in self._slots.running)
-        room_s = slack_s - self._step_s - self._row_s * len(self._slots.running)
-        if not texts or room_s < 0.0:
+        running = self._slots.running
+        if not any(sequence.is_text for sequence in running):
+            return self._slots.step(0, texts=False)
+        room_s = self._slack_s(now) - self._step_s - self._row_s * len(running)
+        if room_s < 0.0:
             return self._slots.step(0, texts=False)
         chunk = rules.chunk_tokens or 0
         free = room_s == inf or self._token_s == 0.0  # a fitted line may have tokens for nothing
@@ -245,7 +264,8 @@ class SharedMachine:
         for session in [session for session, start in self._starts.items() if start + LAPSE_S <= now]:
             del self._starts[session]
         starts = list(self._starts.values())
-        starts += [job.work.deadline - self._to_go_s(job) for job in self._jobs() if job.work.deadline is not None]
+        starts += [job.start for job in self._others.values()]
+        starts += [self._latest_start(sequence) for own in self._sequences.values() for sequence in own]
         if not starts:
             return inf
         slack_s = min(starts) - now - MARGIN_S
@@ -257,19 +277,19 @@ class SharedMachine:
         self._look = None
         self._pump()
 
-    def _to_go_s(self, job: Job) -> float:
-        """Until what the deadline is about is done."""
-        work = job.work
-        sequence = self._sequence_of(job)
-        if sequence is None:
-            return (work.expected_s or work.bound_s) + work.remaining_s
+    def _latest_start(self, sequence: Sequence) -> float:
+        """Of what is left of its chunk, so that what the deadline is about is in time; infinite without one."""
+        work = None if sequence.job is None else sequence.job.work
+        if work is None or work.deadline is None:
+            return inf
         reading_s = self._step_s + self._token_s * sequence.unread if sequence.unread else 0.0
-        return reading_s + sequence.left * (self._step_s + self._row_s) + work.remaining_s
+        writing_s = sequence.left * (self._step_s + self._row_s)
+        return work.deadline - reading_s - writing_s - work.remaining_s
 
     # running
 
     def _run(self, job: Job) -> None:
-        self._others.remove(job)
+        self._take(job)
         self._is_busy = True
         self._begin(job)
         work, load, times = job.work, job.work.load, self._site.times
@@ -400,13 +420,9 @@ class SharedMachine:
 
     def _jobs(self) -> Iterable[Job]:
         """All that are not done, but chunks of other engines that run."""
-        yield from self._others
+        yield from self._others.values()
         for own in self._sequences.values():
             yield from (sequence.job for sequence in own if sequence.job is not None)
-
-    def _sequence_of(self, job: Job) -> Sequence | None:
-        own = self._sequences.get(job.work.session, [])
-        return next((sequence for sequence in own if sequence.job is job), None)
 
     def _forget(self, sequence: Sequence) -> None:
         own = self._sequences[sequence.ident]
@@ -415,17 +431,17 @@ class SharedMachine:
             del self._sequences[sequence.ident]
 
     def _waiting_of(self, session: str) -> list[Job]:
-        jobs = [job for job in self._others if job.work.session == session]
+        jobs = list(self._own.get(session, {}).values())
         thoughts = [sequence.job for sequence in self._sequences.get(session, [])]
         return jobs + [job for job in thoughts if job is not None and job.started is None]
 
     def _drop(self, jobs: Iterable[Job]) -> None:
         for job in list(jobs):
             work = job.work
-            if (sequence := self._sequence_of(job)) is not None:
+            if (sequence := job.sequence) is not None:
                 self._forget(sequence)
                 (self._slots.waiting if sequence in self._slots.waiting else self._slots.running).remove(sequence)
             else:
-                self._others.remove(job)
+                self._take(job)
             if job.client is not None:
                 job.client.on_dropped(work)

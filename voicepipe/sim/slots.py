@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from voicepipe.core.events import Work, WorkClass
 from voicepipe.core.waiting import latest_start
@@ -51,11 +52,59 @@ class Job:
     """How long texts had kept the device when it came."""
     started: float | None = None
     blocked_s: float = 0.0
+    start: float = field(init=False)
+    """The latest."""
+    sequence: Sequence | None = field(default=None, init=False)
+    """Of the model, that it is the present chunk of."""
+
+    def __post_init__(self) -> None:
+        self.start = latest_start(self.work)
 
     def urgency(self, now: float) -> tuple[WorkClass, bool, float, int]:
         """As `core.scheduler` orders: the class, whether it is late, the latest start."""
-        start = latest_start(self.work)
+        start = self.start
         return self.work.klass, start < now, start, self.serial
+
+    def become(self, work: Work) -> None:
+        """It is more urgent by now."""
+        self.work, self.start = work, latest_start(work)
+
+
+class Urgent:
+    """Jobs that wait, and which of them goes first. What is taken out, or has become more urgent, leaves a dead
+    entry behind, which is dropped when it comes to the top."""
+
+    def __init__(self) -> None:
+        self._in_time: dict[WorkClass, list[tuple[float, int, Job]]] = {klass: [] for klass in WorkClass}
+        self._late: dict[WorkClass, list[tuple[float, int, Job]]] = {klass: [] for klass in WorkClass}
+        self._alive: dict[int, float] = {}
+        """By serial number, the latest start that its living entry has."""
+
+    def push(self, job: Job) -> None:
+        self._alive[job.serial] = job.start
+        heappush(self._in_time[job.work.klass], (job.start, job.serial, job))
+
+    def drop(self, job: Job) -> None:
+        self._alive.pop(job.serial, None)
+
+    def first(self, now: float) -> Job | None:
+        for klass, in_time in self._in_time.items():
+            late = self._late[klass]
+            while self._has(in_time, klass):
+                if in_time[0][0] >= now:
+                    return in_time[0][-1]
+                heappush(late, heappop(in_time))
+            if self._has(late, klass):
+                return late[0][-1]
+        return None
+
+    def _has(self, heap: list[tuple[float, int, Job]], klass: WorkClass) -> bool:
+        while heap:
+            start, serial, job = heap[0]
+            if self._alive.get(serial) == start and job.work.klass is klass:
+                return True
+            heappop(heap)
+        return False
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +124,7 @@ class Sequence:
         """The next chunk of the reply."""
         load = job.work.load
         assert load is not None
-        self.job = job
+        self.job, job.sequence = job, self
         units = round(load.units)
         self.unread, self.left = (units, 0) if load.variant == "prefill" else (0, units)
         self.held = round(load.context)
@@ -114,7 +163,7 @@ class Slots:
         as in the engines that this stands for."""
         came: list[Sequence] = []
         went: list[Sequence] = []
-        while self.waiting:
+        while self.waiting and not self._is_taken:
             first = min(self.waiting, key=lambda sequence: self._place(sequence, now))
             needs = first.held + first.unread + first.left
             while self._lacks(needs):
@@ -180,6 +229,13 @@ class Slots:
         if not self.running:
             return False
         return len(self.running) >= self.rules.slots or self.held + tokens > self.rules.pool_tokens
+
+    @property
+    def _is_taken(self) -> bool:
+        """Whoever is first in line, there is no slot for it."""
+        if len(self.running) < self.rules.slots:
+            return False
+        return not self.rules.preempts or not any(sequence.is_text for sequence in self.running)
 
     def _may_push(self, sequence: Sequence) -> bool:
         if sequence.is_text or not self.rules.priority:
