@@ -45,6 +45,10 @@ class Client(Protocol):
 class Machine(Protocol):
     """In the meaning of the server's device, whose methods these are."""
 
+    @property
+    def heeds_starts(self) -> bool:
+        """What sessions announce (`reserve`) makes a difference; else they may spare themselves the trouble."""
+
     def submit(self, work: Work, client: Client, draw: Draw) -> None:
         """`work.load` says what there is to do, `draw` what luck it will have."""
 
@@ -138,6 +142,10 @@ class SchedulerMachine:
         self._writer = Writer(
             self, site.timeline, site.forecaster, site.draws, site.texts, site.tally, site.on_slots
         )
+
+    @property
+    def heeds_starts(self) -> bool:
+        return True
 
     def submit(self, work: Work, client: Client, draw: Draw) -> None:
         now = self._timeline.now

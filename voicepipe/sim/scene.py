@@ -155,7 +155,7 @@ class _Stage:
             reply_to=scene.reply_to,
             level=lambda: self._overload.level,
             on_record=self._on_record,
-            claims=scene.texts is not None or scene.second_pass,
+            claims=(scene.texts is not None or scene.second_pass) and self._machine.heeds_starts,
         )
         self._talks: dict[int, tuple[int, Talk]] = {}
         """Sessions that are under way: number of the call and session, by lease."""

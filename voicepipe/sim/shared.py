@@ -71,6 +71,10 @@ class SharedMachine:
 
     # what sessions ask for
 
+    @property
+    def heeds_starts(self) -> bool:
+        return self._rules.by_deadline
+
     def submit(self, work: Work, client: Client, draw: Draw) -> None:
         now = self._timeline.now
         self._serial += 1
@@ -141,9 +145,8 @@ class SharedMachine:
         self._pump()
 
     def reserve(self, session: str, latest_start: float) -> None:
-        if self._rules.by_deadline:
-            self._starts[session] = latest_start
-            self._pump()
+        self._starts[session] = latest_start
+        self._pump()
 
     def unreserve(self, session: str) -> None:
         self._starts.pop(session, None)
