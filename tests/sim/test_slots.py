@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from voicepipe.core.events import Load, Work, WorkClass, WorkKind
+from voicepipe.sim.draws import Draw
 from voicepipe.sim.slots import Job, Rules, Sequence, Slots
 
 
@@ -14,7 +15,7 @@ def reply(serial: int, units: int = 20, variant: str = "prefill", deadline: floa
     load = Load("model", units, variant=variant)
     work = Work(serial, f"s{serial}", 1, 1, 0, WorkKind.THINK, WorkClass.STARTED, deadline, load=load)
     sequence = Sequence(work.session, serial)
-    sequence.take(Job(work, None, 0.0, serial, 0.0))
+    sequence.take(Job(work, None, 0.0, serial, Draw(0.5, 0.5, 0.5), 0.0))
     return sequence
 
 

@@ -36,7 +36,7 @@ def steps(now: float = 0.0, **manner: Any) -> Steps:
     floor = Floor(**manner)
     floor.timeline.now = now
     made = Steps(floor, Listener(Ears(), 0.0))  # type: ignore[arg-type]
-    made.said.append(SAID)
+    made.say(0, SAID)
     return made
 
 
@@ -135,7 +135,7 @@ def test_a_reply_that_is_begun_anew_has_the_luck_of_the_one_before_it() -> None:
     assert len(set(first)) == 3
     again = [luck(WorkKind.THINK, Think(lines, 60)), luck(WorkKind.THINK)]
     assert again == first[:2]
-    one.said.append(SAID)
+    one.say(1, SAID)
     assert luck(WorkKind.PARTIAL, turn=2) not in partials
 
 

@@ -97,6 +97,8 @@ class Call:
     said: tuple[Utterance, ...]
     report_every_s: float = 0.0
     """Playback that the client reports; 0: it reports none."""
+    unasked: frozenset[int] = frozenset()
+    """Numbers of questions, from 0, that are not put: a server that knew beforehand would have refused them."""
 
 
 def mean_session_s(habits: Habits) -> float:

@@ -1,30 +1,58 @@
-"""The oracle O: who knows beforehand what every turn will take lets in exactly those calls whose turns fit.
+"""The oracle O: as many turns in time as somebody can have who knows beforehand what everything will take.
 
-A call alone on the device shows what it costs: for each of its turns, when the work after its speech end could
-begin, how long it takes, and when it was due. Calls are looked at in the order in which they come. One is let
-in if, served by the earliest deadline together with all that have been let in, every turn ends in time, its own
-and theirs; turns that even an idle device makes late bind nobody. What is found is then played on the real
-scheduler, like any other arm.
+O is hindsight, not a policy. It knows the calls that will come and, because what a piece of work takes hangs on the
+piece alone (`sim.draws`), the true times of all arms. It may refuse single questions, which no policy of admission
+can, and a question that it refuses costs nothing; it writes no texts. It chooses between the two ways to run a
+device, one chunk at a time (`core.scheduler`) and batches by deadlines (M4), and plays the same calls again and
+again:
+
+1. with every question; where far too many turns are late, with those that fit by the earliest deadline on a device
+   that can be interrupted anywhere, each with the need that it has when nobody else is there, the longest given up
+   first;
+2. of every group of turns that meet, the first late one is given up, until nobody is late;
+3. questions that were given up are put again, those that are far from each other at once, and stay where nobody is
+   late for it.
+
+What it reaches it has reached in a run like any other, with all turns it took in time: it is a lower bound of what
+is possible. That it is an upper bound of what the arms reach is not proved, because which schedule is best is
+a hard question; the tests let all arms try. The bound that nothing can pass is the number of questions.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from math import inf
+from random import Random
 
-from voicepipe.core.events import Timing, Work, WorkClass, WorkKind
-from voicepipe.sim.arms import EVERYBODY
-from voicepipe.sim.caller import Call
+from msgspec.structs import replace as struct_replace
+
+from voicepipe.core.events import Stage, WorkKind
+from voicepipe.sim.arms import EVERYBODY, TUNED
+from voicepipe.sim.caller import Call, draw_calls
+from voicepipe.sim.machine import MakeMachine, SchedulerMachine
+from voicepipe.sim.played import Asked, Played
 from voicepipe.sim.scene import Scene, play
+from voicepipe.sim.shared import shared
 
+Question = tuple[int, int]
+"""Number of the call, and of the question in it, from 0."""
 APART_S = 2.0
 """Turns further apart than this do not meet."""
-
-
-BLOCKED_S = 0.03
-"""A chunk of a lower class that cannot be taken back: a piece of audio."""
+MEET_S = 0.5
+"""Late turns that end so near to each other are late because of each other, as a rule."""
+WINDOW_S = 5.0
+FULL = 0.9
+"""Of the device's time: what its queues bear."""
+TOO_MANY = 0.1
+"""Share of late turns from which on it begins with what fits, and not with all."""
+GIVES_UP, PUTS_AGAIN = 12, 4
+"""Rounds, at most."""
+ALONE = 10_000
+"""Chunks at a time on a device on which nobody waits."""
+_WORKED = (Stage.ASR, Stage.LLM, Stage.TTS)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,11 +62,7 @@ class Need:
     ready: float
     due: float
     service_s: float
-    call: int
-
-    @property
-    def end(self) -> float:
-        return self.ready + self.service_s
+    question: Question
 
 
 def in_time(needs: Collection[Need]) -> bool:
@@ -66,82 +90,182 @@ def in_time(needs: Collection[Need]) -> bool:
 
 
 class Fitting:
-    """Turns that have been let in."""
+    """Turns that fit together: each in time, and no more in any `WINDOW_S` than the device has time for."""
 
-    def __init__(self) -> None:
+    def __init__(self, work_s: float = 0.0) -> None:
+        """`work_s`: all that a turn asks of the device, listening and the rest of the answer included."""
         self._needs: list[Need] = []
+        self._most = FULL * 2.0 * WINDOW_S / work_s if work_s > 0.0 else inf
 
-    def fits(self, needs: Sequence[Need]) -> bool:
-        """Beside them. Only those near by are asked."""
-        near: set[Need] = set(needs)
-        for need in needs:
-            low = bisect_left(self._needs, need.ready - APART_S, key=lambda other: other.ready)
-            for other in self._needs[low:]:
-                if other.ready > need.due + APART_S:
-                    break
-                near.add(other)
-        return in_time(near)
+    @property
+    def questions(self) -> set[Question]:
+        return {need.question for need in self._needs}
 
-    def take(self, needs: Sequence[Need]) -> None:
-        for need in needs:
+    def put(self, need: Need) -> None:
+        """Beside the others, or instead of a longer one, or not at all. Only those near by are asked."""
+        if len(self._near(need, WINDOW_S)) >= self._most:
+            return
+        near = self._near(need, APART_S)
+        if in_time([*near, need]):
             insort(self._needs, need)
+            return
+        longest = max(near, key=lambda other: other.service_s, default=need)
+        if longest.service_s > need.service_s:
+            near.remove(longest)
+            if in_time([*near, need]):
+                self._needs.remove(longest)
+                insort(self._needs, need)
+
+    def _near(self, need: Need, within_s: float) -> list[Need]:
+        low = bisect_left(self._needs, need.ready - within_s, key=_ready)
+        high = bisect_right(self._needs, need.due + within_s, key=_ready)
+        return self._needs[low:high]
 
 
-def needs_of(scene: Scene, calls: Sequence[Call]) -> Mapping[int, tuple[Need, ...]]:
-    """By number of the call. Each is alone: they are played one after the other."""
-    apart, at = [], 0.0
-    for call in calls:
-        apart.append((at - call.at, call))
-        at += call.end - call.at + 10.0
-    moved = tuple(_moved(call, by) for by, call in apart)
-    alone = replace(scene, calls=moved, begin_s=0.0, seconds=at, texts=None, admission=EVERYBODY, keeps_chunks=True)
-    played = play(alone)
-    by_turn: dict[tuple[str, int], list[tuple[Work, Timing]]] = {}
-    for work, timing, _ in played.chunks:
-        if work.kind is not WorkKind.HEAR and work.klass is not WorkClass.BACKGROUND:
-            by_turn.setdefault((work.session, work.turn), []).append((work, timing))
-    found: dict[int, tuple[Need, ...]] = {}
+def _ready(need: Need) -> float:
+    return need.ready
+
+
+def calls_of(scene: Scene) -> tuple[Call, ...]:
+    """Those that the scene will have."""
+    if scene.calls is not None:
+        return scene.calls
+    end = scene.begin_s + scene.seconds
+    chance = Random(f"{scene.seed} calls")
+    return draw_calls(scene.sessions, end, scene.habits, scene.service.noticed_s, chance)
+
+
+def needs_of(scene: Scene) -> tuple[list[Need], float]:
+    """(of every question, in the order in which they are ready; what a turn asks of the device in all): on a device
+    on which nobody waits, all calls at once. What is late even there needs nothing, because it will not be
+    taken."""
+    service = struct_replace(scene.service, lanes=dict.fromkeys(scene.service.lanes, ALONE))
+    played = play(replace(scene, service=service))
+    device = service.lane_of()[WorkKind.SPEAK]
+    work_s = sum(busy_s for (lane, _), busy_s in played.busy_s.items() if lane == device) / max(1, played.turns)
+    found = []
     for asked in played.asked:
         record = asked.record
-        if record is None or record.deadline is None or not asked.kept:
+        if record is None or record.deadline is None or record.instants.speech_end is None or not asked.kept:
             continue
-        speech_end, sent = record.instants.speech_end, record.instants.sent
-        if speech_end is None or sent is None:
-            continue
-        own = [timing for _, timing in by_turn.get((f"s{asked.call}", record.turn), [])]
-        spans = [(max(t.started, speech_end), min(t.finished, sent)) for t in own]
-        spans = [(begin, end) for begin, end in spans if end > begin]
-        if spans:
-            off = -apart[asked.call][0]
-            service_s = sum(end - begin for begin, end in spans)
-            ready, last = min(begin for begin, _ in spans), max(end for _, end in spans)
-            due = max(record.deadline - (sent - last) - BLOCKED_S, ready + service_s + 1e-9)
-            need = Need(ready + off, due + off, service_s, asked.call)
-            found[asked.call] = (*found.get(asked.call, ()), need)
-    return found
+        service_s = sum(record.stages[stage].service_s for stage in _WORKED if stage in record.stages)
+        ready = min(record.instants.asr_final or record.deadline, record.deadline) - service_s
+        ready = max(record.instants.speech_end, min(ready, record.deadline - service_s))
+        found.append(Need(ready, record.deadline, service_s, (asked.call, asked.number)))
+    return sorted(found), work_s
 
 
-def _moved(call: Call, by: float) -> Call:
-    said = tuple(
-        replace(
-            each,
-            begin=each.begin + by,
-            end=each.end + by,
-            ends=tuple(end + by for end in each.ends),
-            gaps=tuple(replace(gap, begin=gap.begin + by, end=gap.end + by) for gap in each.gaps),
-        )
-        for each in call.said
-    )
-    return replace(call, at=call.at + by, end=call.end + by, said=said)
+def planned(scene: Scene) -> Scene:
+    """The scene as O has it: its device, and the questions that are not put. The same for the same scene."""
+    calls = calls_of(scene)
+    alone = replace(scene, calls=calls, admission=EVERYBODY, texts=None, machine=SchedulerMachine)
+    plans = [_Plan(replace(alone, machine=machine), calls) for machine in _MACHINES]
+    tried = [plan.start(()) for plan in plans]
+    if min(_late_share(played) for played in tried) > TOO_MANY:
+        needs, work_s = needs_of(alone)
+        fitting = Fitting(work_s)
+        for need in needs:
+            fitting.put(need)
+        every = {(call, number) for call in range(len(calls)) for number in range(len(calls[call].said))}
+        tried = [plan.start(every - fitting.questions) for plan in plans]
+    best = max(range(len(plans)), key=lambda at: _worth(tried[at]))
+    return plans[best].improved()
 
 
-def let_in(scene: Scene, calls: Sequence[Call]) -> frozenset[int]:
-    """Numbers of the calls that O takes."""
-    needs, fitting = needs_of(scene, calls), Fitting()
-    taken = set()
-    for number in range(len(calls)):
-        own = needs.get(number, ())
-        if fitting.fits(own):
-            fitting.take(own)
-            taken.add(number)
-    return frozenset(taken)
+_MACHINES: tuple[MakeMachine, ...] = (SchedulerMachine, shared(TUNED["M4"]))
+
+
+class _Plan:
+    """On one device. `spared` are the questions that are not put."""
+
+    def __init__(self, scene: Scene, calls: Sequence[Call]) -> None:
+        self._scene, self._calls = scene, calls
+        self._spared: frozenset[Question] = frozenset()
+        self._played: Played | None = None
+
+    def start(self, spared: Iterable[Question]) -> Played:
+        self._spared = frozenset(spared)
+        self._played = self._play(self._spared)
+        return self._played
+
+    def improved(self) -> Scene:
+        assert self._played is not None
+        self._give_up(self._played)
+        self._put_again(self._played)
+        return self._with(self._spared)
+
+    def _give_up(self, played: Played) -> None:
+        """Until nobody is late."""
+        spared = self._spared
+        for _ in range(GIVES_UP):
+            late = _first_late(played)
+            if not late:
+                return
+            spared |= late
+            played = self._play(spared)
+            self._keep(spared, played)
+
+    def _put_again(self, played: Played) -> None:
+        given_up = sorted(self._spared, key=self._end_of)
+        for _ in range(PUTS_AGAIN):
+            again, given_up = self._apart(given_up)
+            if not again:
+                return
+            late = [asked.end for asked in _late(self._play(self._spared - again))]
+            stay = {one for one in again if all(abs(self._end_of(one) - end) > APART_S for end in late)}
+            if stay:
+                spared = self._spared - stay
+                self._keep(spared, self._play(spared))
+
+    def _keep(self, spared: frozenset[Question], played: Played) -> None:
+        """If it is better: more turns in time, or as many and fewer late."""
+        assert self._played is not None
+        if _worth(played) > _worth(self._played):
+            self._spared, self._played = spared, played
+
+    def _apart(self, questions: Sequence[Question]) -> tuple[frozenset[Question], list[Question]]:
+        """(those that do not meet each other, the others)"""
+        chosen, others, last = set(), [], -inf
+        for question in questions:
+            if self._end_of(question) >= last + 2.0 * APART_S:
+                chosen.add(question)
+                last = self._end_of(question)
+            else:
+                others.append(question)
+        return frozenset(chosen), others
+
+    def _end_of(self, question: Question) -> float:
+        call, number = question
+        return self._calls[call].said[number].end
+
+    def _play(self, spared: frozenset[Question]) -> Played:
+        return play(self._with(spared))
+
+    def _with(self, spared: frozenset[Question]) -> Scene:
+        by_call: dict[int, set[int]] = {}
+        for call, number in spared:
+            by_call.setdefault(call, set()).add(number)
+        calls = (replace(call, unasked=frozenset(by_call.get(at, ()))) for at, call in enumerate(self._calls))
+        return replace(self._scene, calls=tuple(calls))
+
+
+def _late(played: Played) -> list[Asked]:
+    return [asked for asked in played.asked if asked.counts and not asked.kept]
+
+
+def _worth(played: Played) -> tuple[int, int]:
+    return sum(asked.counts and asked.kept for asked in played.asked), -len(_late(played))
+
+
+def _late_share(played: Played) -> float:
+    return len(_late(played)) / max(1, sum(asked.counts for asked in played.asked))
+
+
+def _first_late(played: Played) -> frozenset[Question]:
+    """Of every group of turns that meet, the one that ends first."""
+    found, last = set(), -inf
+    for asked in sorted(_late(played), key=lambda each: each.end):
+        if asked.end >= last + MEET_S:
+            found.add((asked.call, asked.number))
+            last = asked.end
+    return frozenset(found)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from voicepipe.core.events import Timing, TurnRecord, Verdict, Work
 from voicepipe.sim.caller import Call, Utterance
 
+FORESEEN = "foreseen"
+"""Why a question was refused that was not put."""
 NEAR_S = 0.3
 """A turn belongs to a question if its speech ends so near to the question's end."""
 
@@ -106,7 +108,12 @@ class Played:
 
 def became(number: int, call: Call, records: Sequence[TurnRecord]) -> list[Asked]:
     """Of each question of a call that was let in."""
-    return [Asked(number, index, said, _turn_of(said, records)) for index, said in enumerate(call.said)]
+    return [
+        Asked(number, index, said, None, FORESEEN)
+        if index in call.unasked
+        else Asked(number, index, said, _turn_of(said, records))
+        for index, said in enumerate(call.said)
+    ]
 
 
 def refused(number: int, call: Call, reason: str) -> list[Asked]:

@@ -41,10 +41,17 @@ class Steps:
         self._voice = Voice(house.manner)
         self._generation: Generation | None = None
         self._decoded_turn = 0
+        self.asked = 0
+        """Number of the newest utterance, from 1."""
         self._turn = self._question = 0
-        """The newest turn that has asked for anything, and how many utterances had begun then."""
+        """The newest turn that has asked for anything, and which utterance was the newest then."""
         self._pieces: dict[tuple[WorkKind, str], int] = {}
         """Of that turn, how many there have been, by kind and variant; of a reply, since it was begun."""
+
+    def say(self, number: int, said: Utterance) -> None:
+        """The caller begins to; `number` counts from 0."""
+        self.said.append(said)
+        self.asked = number + 1
 
     def load(self, submit: Submit, span: Span | None, now: float) -> Load:
         """How much this work has to do; it is remembered until it has ended."""
@@ -74,7 +81,7 @@ class Steps:
         """The luck of this work, for which `load` has just been asked."""
         work, task = submit.work, submit.task
         if work.turn > self._turn:
-            self._turn, self._question = work.turn, len(self.said)
+            self._turn, self._question = work.turn, self.asked
             self._pieces.clear()
         if isinstance(task, Think) or (isinstance(task, Speak) and task.first):
             for kind, variant in [place for place in self._pieces if place[0] is work.kind]:

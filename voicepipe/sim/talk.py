@@ -88,8 +88,9 @@ class Talk:
         house.leases["llm"] += 1
         self._turns.on_outlook(house.forecaster.outlook())
         self._pump(self._turns.on_opened(timeline.now))
-        for said in self.call.said:
-            timeline.at(said.begin, lambda said=said: self._say(said))  # type: ignore[misc]
+        for number, said in enumerate(self.call.said):
+            if number not in self.call.unasked:
+                timeline.at(said.begin, lambda number=number, said=said: self._say(number, said))  # type: ignore[misc]
 
     def close(self) -> None:
         """The caller hangs up; a turn that is under way gets its verdict."""
@@ -107,10 +108,10 @@ class Talk:
 
     # the caller
 
-    def _say(self, said: Utterance) -> None:
+    def _say(self, number: int, said: Utterance) -> None:
         if self._over:
             return
-        self._steps.said.append(said)
+        self._steps.say(number, said)
         times, draw = self._house.times, self._draw("hear")
         self._hands = begin_s, end_s = times.begin_s(draw.begin), times.end_s(draw.end)
         listen_s = begin_s + times.service_s(WorkKind.HEAR, _FRAME_HEARD, draw.service) + end_s
@@ -299,7 +300,7 @@ class Talk:
 
     def _draw(self, piece: str) -> Draw:
         """The luck of what belongs to the newest utterance."""
-        return self._house.draws.of(self.ident, len(self._steps.said), piece)
+        return self._house.draws.of(self.ident, self._steps.asked, piece)
 
     def _on_sent(self, epoch: int) -> None:
         if not self._over and epoch >= self._turns.epoch:

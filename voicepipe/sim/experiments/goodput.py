@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from random import Random
 
-from voicepipe.sim.arms import ARMS, EVERYBODY, arm
-from voicepipe.sim.caller import draw_calls
-from voicepipe.sim.clairvoyant import let_in
+from voicepipe.sim.arms import ARMS, arm
+from voicepipe.sim.clairvoyant import planned
 from voicepipe.sim.experiment import Chart, Experiment, Measured, Point, Row, Series, Setting
 from voicepipe.sim.scene import Scene, TextJobs, play
 from voicepipe.sim.voice_scenes import ONE_X, calm_scene, measures
@@ -29,12 +27,7 @@ def points(setting: Setting) -> Sequence[Point]:
 def scene_of(name: str, load: float, seed: int, setting: Setting) -> Scene:
     scene = calm_scene(seed, setting, load * ONE_X, SECONDS_FULL if setting.full else SECONDS)
     scene = replace(scene, begin_s=LEARN_S, texts=TextJobs(TEXTS_HZ))
-    if name != ORACLE:
-        return arm(name, scene, cap=round(ONE_X))
-    chance = Random(f"{seed} calls")
-    calls = draw_calls(scene.sessions, scene.begin_s + scene.seconds, scene.habits, scene.service.noticed_s, chance)
-    taken = let_in(scene, calls)
-    return replace(scene, admission=EVERYBODY, calls=tuple(call for at, call in enumerate(calls) if at in taken))
+    return planned(scene) if name == ORACLE else arm(name, scene, cap=round(ONE_X))
 
 
 def run(point: Point, seed: int, setting: Setting) -> Measured:
