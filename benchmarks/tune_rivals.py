@@ -19,6 +19,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import mean
@@ -46,42 +47,50 @@ def candidates(name: str) -> Iterator[Rules]:
             yield replace(rules, slots=slots, chunk_tokens=chunk)
 
 
-class Played:
+def played(name: str, rules: Rules, seed: int) -> tuple[float, float]:
+    """(share of turns in time, tokens of texts written a second)"""
+    scene = replace(calm_scene(seed, Setting(), LOAD * ONE_X, SECONDS), texts=TEXTS)
+    tight = replace(rules, pool_tokens=POOL_TOKENS)
+    found = measures(play(replace(arm(name, scene), machine=shared(tight))))
+    return found["in_time"] or 0.0, found["written_tokens_s"] or 0.0
+
+
+class Kept:
     """Runs, as far as the time goes; those of earlier calls included."""
 
-    def __init__(self, path: Path, minutes: float) -> None:
-        self._path = path
+    def __init__(self, path: Path, minutes: float, pool: ProcessPoolExecutor) -> None:
+        self._path, self._pool = path, pool
         self._ends = time.monotonic() + 60.0 * minutes
         lines = path.read_text().splitlines() if path.exists() else []
-        self._found = {json.dumps(entry["of"]): entry["found"] for entry in map(json.loads, lines)}
+        self._found: dict[str, list[float]] = {entry["of"]: entry["found"] for entry in map(json.loads, lines)}
 
-    def of(self, name: str, rules: Rules, seed: int) -> tuple[float, float]:
-        """(share of turns in time, tokens of texts written a second). Raises TimeoutError where no time is left."""
-        of = {"arm": name, "rules": asdict(rules), "pool": POOL_TOKENS, "seed": seed, "texts": asdict(TEXTS)}
-        key = json.dumps(of)
-        if key not in self._found:
+    def of(self, name: str, candidates: Sequence[Rules], seeds: Sequence[int]) -> list[Row]:
+        """Raises TimeoutError where no time is left."""
+        wanted = {_key(name, rules, seed): (rules, seed) for rules in candidates for seed in seeds}
+        missing = [key for key in wanted if key not in self._found]
+        running = {key: self._pool.submit(played, name, *wanted[key]) for key in missing}
+        for key, future in running.items():
             if time.monotonic() > self._ends:
+                self._pool.shutdown(cancel_futures=True)
                 raise TimeoutError
-            scene = replace(calm_scene(seed, Setting(), LOAD * ONE_X, SECONDS), texts=TEXTS)
-            tight = replace(rules, pool_tokens=POOL_TOKENS)
-            found = measures(play(replace(arm(name, scene), machine=shared(tight))))
-            self._found[key] = [found["in_time"] or 0.0, found["written_tokens_s"] or 0.0]
+            self._found[key] = list(future.result())
             with self._path.open("a") as file:
-                file.write(json.dumps({"of": of, "found": self._found[key]}) + "\n")
-        in_time, tokens_s = self._found[key]
-        return in_time, tokens_s
+                file.write(json.dumps({"of": key, "found": self._found[key]}) + "\n")
+        rows = []
+        for rules in candidates:
+            runs = [self._found[_key(name, rules, seed)] for seed in seeds]
+            rows.append((rules, mean(run[0] for run in runs), mean(run[1] for run in runs)))
+        return rows
+
+
+def _key(name: str, rules: Rules, seed: int) -> str:
+    return json.dumps(
+        {"arm": name, "rules": asdict(rules), "pool": POOL_TOKENS, "seed": seed, "texts": asdict(TEXTS)}
+    )
 
 
 Row = tuple[Rules, float, float]
-"""Share of turns in time, and tokens of texts written per second."""
-
-
-def tried(played: Played, name: str, all_rules: Sequence[Rules], seeds: Sequence[int]) -> list[Row]:
-    rows = []
-    for rules in all_rules:
-        runs = [played.of(name, rules, seed) for seed in seeds]
-        rows.append((rules, mean(run[0] for run in runs), mean(run[1] for run in runs)))
-    return rows
+"""Share of turns in time, and tokens of texts written a second."""
 
 
 def ranked(rows: Sequence[Row]) -> list[Row]:
@@ -102,16 +111,17 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--arms", nargs="+", default=list(TUNED))
     args = parser.parse_args()
-    played = Played(args.kept, args.minutes)
     best: dict[str, dict[str, object]] = {}
+    pool = ProcessPoolExecutor()
+    kept = Kept(args.kept, args.minutes, pool)
     try:
         for name in args.arms:
-            grid = tried(played, name, list(candidates(name)), SEEDS)
+            grid = kept.of(name, list(candidates(name)), SEEDS)
             show(name, "grid", grid)
             finalists = [rules for rules, _, _ in ranked(grid)[:FINALISTS]]
             if TUNED[name] not in finalists:
                 finalists.append(TUNED[name])
-            confirmed = ranked(tried(played, name, finalists, CONFIRMING))
+            confirmed = ranked(kept.of(name, finalists, CONFIRMING))
             show(name, "confirmed", confirmed)
             rules, in_time, tokens_s = confirmed[0]
             best[name] = {
@@ -122,6 +132,8 @@ def main() -> None:
             }
     except TimeoutError:
         print("the time is over: the next call goes on from here")
+    finally:
+        pool.shutdown(cancel_futures=True)
     print(json.dumps({"summary": {"best": best}}))
 
 
