@@ -25,6 +25,7 @@ from voicepipe.sim.arms import ARMS, arm
 from voicepipe.sim.clairvoyant import planned
 from voicepipe.sim.experiment import Setting
 from voicepipe.sim.experiments.goodput import ORACLE, TEXTS_HZ
+from voicepipe.sim.runner import collect_rarely
 from voicepipe.sim.scene import Scene, TextJobs, play
 from voicepipe.sim.voice_scenes import ONE_X, calm_scene
 
@@ -65,6 +66,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--arms", nargs="+", default=[*ARMS], choices=[*ARMS, ORACLE])
     args = parser.parse_args()
+    collect_rarely()
     scene = replace(
         calm_scene(args.seed, Setting(), args.sessions, args.seconds), begin_s=0.0, texts=TextJobs(TEXTS_HZ)
     )

@@ -7,6 +7,7 @@ failed, has no row.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -115,7 +116,7 @@ def _workers(processes: int) -> Iterator[ProcessPoolExecutor]:
     """Left early, they are stopped in the middle of what they do: a run may take a minute, and nobody waits for it
     who has pressed Ctrl-C."""
     before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _leave_signals_to_the_parent)
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin)
     try:
         yield pool
     except BaseException:
@@ -126,5 +127,14 @@ def _workers(processes: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def _leave_signals_to_the_parent() -> None:
+def _begin() -> None:
+    """Signals are left to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    collect_rarely()
+
+
+def collect_rarely() -> None:
+    """For a process that does nothing but simulate: most of its objects live as long as a session does, and to look
+    through them time and again takes one second in fifteen."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)

@@ -9,10 +9,11 @@ from voicepipe.sim.experiment import Chart, Experiment, Mark, Measured, Point, R
 from voicepipe.sim.scene import play
 from voicepipe.sim.voice_scenes import ONE_X, OUTCOMES, calm_scene, measures, shares
 
-ARMS = ("D0", "D1", "D3")
+ARMS = ("D0", "D1", "M4", "D3")
 TITLES = {
     "D0": "Earliest deadline first, with everybody let in: most turns are late once too many talk",
     "D1": "A fixed number of sessions: what is let in is mostly in time",
+    "M4": "Batches by deadlines, with everybody let in: it breaks later",
     "D3": "Admission by deadline: what is let in is in time, whatever comes",
 }
 LOADS, LOADS_FULL = (0.5, 1.0, 2.0, 3.0), (0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0)
@@ -55,7 +56,8 @@ EXPERIMENT = Experiment(
     "overload",
     "What becomes of turns when up to three times as many sessions come as the device carries?",
     "From half of what the device carries to three times that, with everybody let in (D0), with a fixed "
-    "number of sessions (D1), and with admission by deadline (D3). The bands add up to all turns that callers "
+    "number of sessions (D1), with everybody let in to an engine with batches by deadlines (M4), and with "
+    "admission by deadline (D3). The bands add up to all turns that callers "
     "wanted: met, met by a lower rung, masked, missed, and those that were never spoken because the session "
     "was refused. A device that goes by the earliest deadline and refuses nobody collapses: it spends its "
     "time on turns that are late anyway.",
