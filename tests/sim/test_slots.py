@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+
 from voicepipe.core.events import Load, Work, WorkClass, WorkKind
 from voicepipe.sim.draws import Draw
-from voicepipe.sim.slots import Job, Rules, Sequence, Slots
+from voicepipe.sim.slots import Job, Rules, Sequence, Slots, Urgent
 
 
 def text(serial: int, unread: int = 100, left: int = 10) -> Sequence:
@@ -81,3 +84,30 @@ def test_the_earliest_deadline_gets_the_slot() -> None:
     rules = Rules(slots=1, by_deadline=True, priority=True)
     slots = Slots(rules, waiting=[text(1), reply(2, deadline=3.0), reply(3, deadline=2.0)])
     assert [each.serial for each in slots.admit(0.0)[0]] == [3]
+
+
+def test_the_most_urgent_is_found_as_by_looking_at_all() -> None:
+    """300 random jobs that come, become more urgent, run and are taken back, while time passes."""
+    chance, now, urgent = Random(2), 0.0, Urgent()
+    waiting: list[Job] = []
+    for serial in range(300):
+        now += chance.expovariate(10.0)
+        deadline = None if chance.random() < 0.2 else now + chance.uniform(0.0, 1.0)
+        klass = chance.choice(list(WorkClass))
+        work = Work(serial, "s", 1, 1, 0, WorkKind.FINAL, klass, deadline, load=Load("", 1.0), expected_s=0.05)
+        job = Job(work, None, now, serial, Draw(0.5, 0.5, 0.5), 0.0)
+        waiting.append(job)
+        urgent.push(job)
+        if chance.random() < 0.3:
+            more = chance.choice(waiting)
+            more.become(replace(more.work, klass=WorkClass.STARTED, deadline=now + 0.2))
+            urgent.push(more)
+        if chance.random() < 0.4:
+            gone = chance.choice(waiting)
+            waiting.remove(gone)
+            urgent.drop(gone)
+        found = urgent.first(now)
+        assert found is min(waiting, key=lambda each: each.urgency(now), default=None)
+        if found is not None and chance.random() < 0.5:
+            waiting.remove(found)
+            urgent.drop(found)

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from voicepipe.core.events import Verdict
+from voicepipe.config import AdmissionConfig
+from voicepipe.core.events import Verdict, WorkKind
 from voicepipe.sim.caller import Call, Gap, Utterance
-from voicepipe.sim.played import Played
+from voicepipe.sim.played import FORESEEN, Played
 from voicepipe.sim.replies import REPLIES
 from voicepipe.sim.scene import Scene, play
 
@@ -139,3 +140,23 @@ def test_who_is_late_is_refused_where_the_deadline_is_enforced() -> None:
 def test_who_is_late_hears_a_sound_where_there_is_one() -> None:
     played = alone(said(2.0), said(12.0), budget_s=0.11, speculates=False, ladder=("acknowledge",))
     assert verdicts(played) == ["masked", "missed"]  # one in three at most
+
+
+def test_a_question_that_is_refused_beforehand_is_not_put_and_costs_nothing() -> None:
+    """The others have the luck that they have with it."""
+    call = Call(1.0, 30.0, (said(2.0), said(10.0), said(18.0)))
+    every, spared = (
+        play(
+            replace(Scene(seconds=30.0, keeps_chunks=True, admission=AdmissionConfig(policy="none")), calls=(each,))
+        )
+        for each in (call, replace(call, unasked=frozenset({1})))
+    )
+    assert [asked.refused for asked in spared.asked] == ["", FORESEEN, ""]
+    assert spared.asked[1].record is None and not spared.asked[1].counts
+    assert verdicts(every) == ["met"] * 3 and verdicts(spared) == ["met", None, "met"]
+
+    def finals(played: Played, begin: float) -> list[float]:
+        of_kind = [timing for work, timing, _ in played.chunks if work.kind is WorkKind.FINAL]
+        return [round(t.service_s, 9) for t in of_kind if begin <= t.started < begin + 6.0]
+
+    assert finals(spared, 10.0) == [] and finals(spared, 18.0) == finals(every, 18.0) != finals(every, 10.0)
