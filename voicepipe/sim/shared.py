@@ -175,9 +175,12 @@ class SharedMachine:
         """Only who looks at deadlines can tell."""
         if not self._rules.by_deadline:
             return None
-        waiting = [job.work for job in self._jobs() if job.started is None]
-        started = (w for w in waiting if w.klass is WorkClass.STARTED and w.session != session)
-        return spare_s(started, self._timeline.now)
+        started = [
+            job.work
+            for job in self._jobs()
+            if job.work.klass is WorkClass.STARTED and job.started is None and job.work.session != session
+        ]
+        return spare_s(started, self._timeline.now) if started else None
 
     # texts
 
@@ -264,16 +267,17 @@ class SharedMachine:
 
     def _slack_s(self, now: float) -> float:
         """How long a step may take before somebody is late: who waits, who runs, and who has announced a start."""
-        for session in [session for session, start in self._starts.items() if start + LAPSE_S <= now]:
-            del self._starts[session]
-        starts = list(self._starts.values())
-        starts += [job.start for job in self._others.values()]
-        starts += [self._latest_start(sequence) for own in self._sequences.values() for sequence in own]
-        if not starts:
-            return inf
-        slack_s = min(starts) - now - MARGIN_S
+        announced = min(self._starts.values(), default=inf)
+        if announced + LAPSE_S <= now:
+            self._starts = {session: start for session, start in self._starts.items() if start + LAPSE_S > now}
+            announced = min(self._starts.values(), default=inf)
+        start = min((job.start for job in self._others.values()), default=inf)
+        for own in self._sequences.values():
+            for sequence in own:
+                start = min(start, self._latest_start(sequence))
+        slack_s = min(start, announced) - now - MARGIN_S
         if slack_s < 0.0 and self._starts and self._look is None:
-            self._look = self._timeline.at(min(self._starts.values()) + LAPSE_S, self._look_again)
+            self._look = self._timeline.at(announced + LAPSE_S, self._look_again)
         return slack_s
 
     def _look_again(self) -> None:
