@@ -136,10 +136,10 @@ def test_what_is_taken_back_or_stale_is_answered_once_and_not_at_once() -> None:
 def test_too_much_is_turned_away() -> None:
     timeline = Timeline()
     device, book = machine(timeline), Book(timeline)
-    for work, _ in zip(works(), range(258), strict=False):
+    for work, _ in zip(works(), range(4098), strict=False):
         device.submit(work, book, MIDDLE)
     timeline.run(0.0)
-    assert book.told == [("run", 1, 0.0), (BUSY, 258, 0.0)]
+    assert book.told == [("run", 1, 0.0), (BUSY, 4098, 0.0)]
 
 
 def test_who_has_left_hears_nothing_more_and_is_released_when_its_chunk_has_ended() -> None:

@@ -27,8 +27,8 @@ from voicepipe.sim.slots import Job, Rules, Sequence, Slots, Step, Urgent
 from voicepipe.sim.texts import TextJob
 from voicepipe.sim.timeline import Event
 
-MOST_WAITING = 256
-"""Chunks of sessions that may wait."""
+MOST_WAITING = 4096
+"""Chunks of sessions that may wait: as many as at the scheduler."""
 LANE = "device"
 TEXTS = "texts"
 _THINKS = frozenset({WorkKind.WARM, WorkKind.THINK})
