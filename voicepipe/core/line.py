@@ -70,23 +70,30 @@ class Line:
         for index, value in ((1, units), (2, context)):
             if value and not self._scales[index]:
                 self._scales[index] = max(value, LEAST_SCALE)
-        row = self._row(units, context)
-        mean = self._at(row)
+        one, unit, token = self._row(units, context)
+        a, b, c = self._weights
+        value = a * one + b * unit + c * token
+        mean = max(value, LEAST_SHARE * self._average)
         service = min(service_s / self._unit_s, outlier * mean)
         if service > self._average or not censored:
             self._average = max(self._average + (1.0 - FORGETTING) * (service - self._average), 1e-6)
-        error = (service - _dot(self._weights, row)) / mean
-        scaled = (1.0 / mean, row[1] / mean, row[2] / mean)
-        for line, value in zip(self._information, scaled, strict=True):
-            line[0] = FORGETTING * line[0] + value * scaled[0]
-            line[1] = FORGETTING * line[1] + value * scaled[1]
-            line[2] = FORGETTING * line[2] + value * scaled[2]
-        self._information[0][0] += _LEAK
-        self._information[1][1] += _LEAK
-        self._information[2][2] += _LEAK
-        gain = _solve(self._information, scaled)
-        weights = [weight + g * error for weight, g in zip(self._weights, gain, strict=True)]
-        self._weights = weights if min(weights[1:]) >= 0.0 else _not_falling(self._information, weights)
+        error = (service - value) / mean
+        x, y, z = scaled = one / mean, unit / mean, token / mean
+        first, second, third = self._information
+        # Of every chunk, so that nothing is looped over.
+        first[0] = FORGETTING * first[0] + x * x + _LEAK
+        first[1] = FORGETTING * first[1] + x * y
+        first[2] = FORGETTING * first[2] + x * z
+        second[0] = FORGETTING * second[0] + y * x
+        second[1] = FORGETTING * second[1] + y * y + _LEAK
+        second[2] = FORGETTING * second[2] + y * z
+        third[0] = FORGETTING * third[0] + z * x
+        third[1] = FORGETTING * third[1] + z * y
+        third[2] = FORGETTING * third[2] + z * z + _LEAK
+        p, q, r = _solve(self._information, scaled)
+        weights = [a + p * error, b + q * error, c + r * error]
+        falls = weights[1] < 0.0 or weights[2] < 0.0
+        self._weights = _not_falling(self._information, weights) if falls else weights
 
     def coefficients(self) -> Row:
         """Seconds: of a chunk, per unit and per unit of context."""
@@ -116,9 +123,6 @@ class Line:
     def _row(self, units: float, context: float) -> Row:
         _, unit, token = self._scales
         return 1.0, units / unit if unit else 0.0, context / token if token else 0.0
-
-    def _at(self, row: Row) -> float:
-        return max(_dot(self._weights, row), LEAST_SHARE * self._average)
 
 
 def _anchor() -> list[list[float]]:
