@@ -25,16 +25,15 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from math import inf
-from random import Random
 
 from msgspec.structs import replace as struct_replace
 
 from voicepipe.core.events import Stage, WorkKind
 from voicepipe.sim.arms import EVERYBODY, TUNED
-from voicepipe.sim.caller import Call, draw_calls
+from voicepipe.sim.caller import Call
 from voicepipe.sim.machine import MakeMachine, SchedulerMachine
 from voicepipe.sim.played import Asked, Played
-from voicepipe.sim.scene import Scene, play
+from voicepipe.sim.scene import Scene, calls_of, play
 from voicepipe.sim.shared import shared
 
 Question = tuple[int, int]
@@ -124,15 +123,6 @@ class Fitting:
 
 def _ready(need: Need) -> float:
     return need.ready
-
-
-def calls_of(scene: Scene) -> tuple[Call, ...]:
-    """Those that the scene will have."""
-    if scene.calls is not None:
-        return scene.calls
-    end = scene.begin_s + scene.seconds
-    chance = Random(f"{scene.seed} calls")
-    return draw_calls(scene.sessions, end, scene.habits, scene.service.noticed_s, chance)
 
 
 def needs_of(scene: Scene) -> tuple[list[Need], float]:

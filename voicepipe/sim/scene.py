@@ -124,6 +124,14 @@ def play(scene: Scene) -> Played:
     return _Stage(scene).play()
 
 
+def calls_of(scene: Scene) -> tuple[Call, ...]:
+    """Those that come if nobody is left out, by number."""
+    if scene.calls is not None:
+        return scene.calls
+    chance, until = Random(f"{scene.seed} calls"), scene.begin_s + scene.seconds
+    return draw_calls(scene.sessions, until, scene.habits, scene.service.noticed_s, chance)
+
+
 class _Stage:
     """A server, its callers, and what is noted of them."""
 
@@ -168,7 +176,7 @@ class _Stage:
     def play(self) -> Played:
         scene, timeline = self._scene, self._timeline
         end = self._end + END_S
-        for number, call in enumerate(self._calls()):
+        for number, call in enumerate(calls_of(scene)):
             if call.at >= end:
                 continue
             timeline.at(call.at, lambda number=number, call=call: self._arrive(number, call))  # type: ignore[misc]
@@ -183,13 +191,6 @@ class _Stage:
         return self._played(end)
 
     # the door
-
-    def _calls(self) -> tuple[Call, ...]:
-        scene = self._scene
-        if scene.calls is not None:
-            return scene.calls
-        chance = Random(f"{scene.seed} calls")
-        return draw_calls(scene.sessions, self._end, scene.habits, scene.service.noticed_s, chance)
 
     def _arrive(self, number: int, call: Call) -> None:
         now = self._timeline.now
