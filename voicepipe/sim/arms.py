@@ -32,11 +32,11 @@ from voicepipe.sim.slots import Rules
 TUNED: Mapping[str, Rules] = {
     "M0": Rules(slots=16),
     "M1": Rules(slots=16, priority=True),
-    "M2": Rules(slots=16, priority=True, chunk_tokens=256),
-    "M3": Rules(slots=16, priority=True, chunk_tokens=256, preempts=True),
+    "M2": Rules(slots=16, priority=True, chunk_tokens=128),
+    "M3": Rules(slots=16, priority=True, chunk_tokens=128, preempts=True),
     "M4": Rules(slots=16, priority=True, chunk_tokens=512, preempts=True, by_deadline=True),
-    "C1": Rules(slots=16, priority=True, chunk_tokens=256),
-    "C2": Rules(slots=16, priority=True, chunk_tokens=256, queued_tokens=8_000),
+    "C1": Rules(slots=16, priority=True, chunk_tokens=128),
+    "C2": Rules(slots=16, priority=True, chunk_tokens=128, queued_tokens=8_000),
 }
 DEDICATED = ("D0", "D1", "D2", "D3")
 ARMS = (*TUNED, *DEDICATED)
