@@ -1,4 +1,4 @@
-"""One Chromium for all tests of the folder. Its microphone hears the file that a test writes before it is opened."""
+"""One Chromium for all tests of the folder. Its microphone hears what a test writes before it is opened."""
 
 from __future__ import annotations
 

@@ -62,13 +62,13 @@ async def test_push_to_talk_sends_what_is_said_while_the_button_is_held_and_noth
         await tab.value(TAP_OF_FRAMES)
         await tab.click("#talk")
         await tab.until_state("live")
-        await tab.until("window.frames_sent.length > 40")
+        await tab.until("window.frames_sent.length > 20")
         assert not np.any(await tab.value("window.frames_sent"))  # silence, whatever the microphone hears
         await tab.page.hover("#push")
         await tab.page.mouse.down()
         await tab.until("document.querySelector('#status').textContent === 'Listening while you hold'")
         await tab.until("document.querySelector('.turn')")
-        await tab.until("window.frames_sent.filter((peak) => peak > 0).length > 40")
+        await tab.until("window.frames_sent.filter((peak) => peak > 0).length > 20")
         await tab.page.mouse.up()
         await tab.until("document.querySelector('.turn').dataset.phase === 'speaking'")
         spoken = await tab.value("window.frames_sent.filter((peak) => peak > 0).length")
@@ -76,7 +76,7 @@ async def test_push_to_talk_sends_what_is_said_while_the_button_is_held_and_noth
         await tab.page.evaluate("document.activeElement.blur()")
         await tab.page.keyboard.down(" ")  # over the answer, which falls silent at once
         await tab.until("document.querySelector('.turn.cut')")
-        await tab.until(f"window.frames_sent.filter((peak) => peak > 0).length > {spoken + 40}")
+        await tab.until(f"window.frames_sent.filter((peak) => peak > 0).length > {spoken + 20}")
         await tab.page.keyboard.up(" ")
         await tab.until_ended(2)
         assert await tab.text(".turn:last-child .reply") == REPLY
