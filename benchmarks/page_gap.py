@@ -1,0 +1,275 @@
+"""The felt gap as the page has it, beside what the server estimates: labelled questions into a real Chromium.
+
+The browser's fake microphone plays one WAV of questions with known ends. Both instants are on one clock, that of
+the page's sound: speech ends when the capture worklet hands on the last labelled sample (found in what the page sent,
+by correlation with the WAV), and the answer is audible in the first 10 ms window above -50 dBFS that the playback
+worklet hands to the loudspeaker. What the loudspeaker adds, as the browser tells it, is printed apart: on a machine
+without one it is that of a device that swallows sound.
+
+The difference has two parts, which the table shows. `hearing`: up to the news of the commit, less the server's time
+from speech end to commit. It holds the packet of 20 ms that the last sample waits in, the network, and where the
+server hears the speech end. `sounding`: from that news to the sound, less the server's time from the commit to the
+socket and the 2 ms that it adds for the way. It holds the page's jitter buffer and the quantum of its audio thread.
+
+    python benchmarks/page_gap.py                      # ten questions, 2 minutes
+    python benchmarks/page_gap.py --engines scripted   # a tone asks, and needs no model
+    python benchmarks/page_gap.py --full               # three times as many
+
+Needs playwright (extra `test`) and a Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from clips import QUESTIONS, RATE_HZ, Labelled, default_clips, label
+from labelled import tone
+
+from voicepipe.app import serving
+from voicepipe.audio import Samples, resample, silence, write_wav
+from voicepipe.config import Config, EnginesConfig, LimitsConfig
+from voicepipe.core.turn_state import DOWNLINK_S
+from voicepipe.engines.table import find_models, load
+from voicepipe.models.place import default_root
+from voicepipe.models.progress import TerminalReporter
+from voicepipe.models.store import ModelStore
+from voicepipe.resources import browser_dir
+from voicepipe_client import spread
+
+INSTRUCTIONS = "You are a helpful voice assistant. Answer in one short sentence."
+REPLY_TOKENS = 16
+LEAD_S, BETWEEN_S = 1.0, 7.0
+"""Silence before the first question, and behind each: for the answer."""
+NEAR_S = 0.5
+"""Later questions are looked for this near to where the first one says that they are."""
+WITHIN_MS = 30.0
+PARTS = ("difference", "hearing", "sounding", "loudspeaker")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-proxy-server",
+    "--use-fake-device-for-media-stream",
+)
+WATCH = """() => {
+  const seen = (window.seen = { frames: [], commits: [], sounds: [], ended: [] });
+  const send = WebSocket.prototype.send;
+  WebSocket.prototype.send = function (data) {
+    if (typeof data !== "string") seen.frames.push(data.slice(0));
+    return send.call(this, data);
+  };
+  const { talk } = voicepipe;
+  const { onAudible } = talk;
+  talk.onAudible = (epoch, frame) => {
+    seen.sounds.push({ epoch, s: frame / talk.sound.rate_hz, latency_s: talk.sound.latency_s });
+    onAudible.call(talk, epoch, frame);
+  };
+  const { message } = talk.hooks;
+  talk.hooks.message = (said) => {
+    const { type, turn, epoch } = said;
+    if (type === "turn.committed") seen.commits.push({ turn, epoch, s: talk.committed.at });
+    if (type === "turn.ended") seen.ended.push(said);
+    message(said);
+  };
+}"""
+TAKE = """() => {
+  const { seen } = window;
+  const view = (frame) => new Uint8Array(frame);
+  const text = (bytes) => btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+  return { ...seen, frames: seen.frames.map((frame) => text(view(frame))),
+           rate_hz: voicepipe.talk.sound.rate_hz, began: voicepipe.talk.sound.clockBegan };
+}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """One question as page and server saw it. Milliseconds."""
+
+    name: str
+    verdict: str
+    page: float
+    server: float
+    hearing: float
+    sounding: float
+    loudspeaker: float
+
+    @property
+    def difference(self) -> float:
+        return self.page - self.server
+
+
+def recording(clips: Sequence[Labelled]) -> tuple[Samples, list[int]]:
+    """All of them in a row, and where each begins."""
+    pieces, starts, at = [silence(round(LEAD_S * RATE_HZ))], [], round(LEAD_S * RATE_HZ)
+    for clip in clips:
+        starts.append(at)
+        pieces += [clip.samples, silence(round(BETWEEN_S * RATE_HZ))]
+        at += len(clip.samples) + round(BETWEEN_S * RATE_HZ)
+    return np.concatenate(pieces), starts
+
+
+def sent_sound(frames: Sequence[str], rate_hz: int) -> Samples:
+    """What the page sent, from its clock's beginning, at `RATE_HZ`."""
+    raw = [base64.b64decode(frame) for frame in frames]
+    offsets = [int.from_bytes(frame[4:8], "big") for frame in raw]
+    sound = np.zeros(offsets[-1] + len(raw[-1]), np.float32)
+    for frame, offset in zip(raw, offsets, strict=True):
+        pcm = np.frombuffer(frame[8:], "<i2").astype(np.float32) / 32768
+        sound[offset : offset + len(pcm)] = pcm
+    return resample(sound, rate_hz, RATE_HZ)
+
+
+def find(clip: Samples, sound: Samples) -> int:
+    """Where in `sound` the clip lies best."""
+    size = len(sound) + len(clip)
+    product = np.fft.irfft(np.fft.rfft(sound, size) * np.conj(np.fft.rfft(clip, size)), size)
+    return int(np.argmax(np.abs(product[: max(1, len(sound) - len(clip))])))
+
+
+def ends_of(clips: Sequence[Labelled], starts: Sequence[int], sound: Samples) -> list[float]:
+    """When each clip's last labelled sample was captured, s on the page's clock of captured sound."""
+    near = round(NEAR_S * RATE_HZ)
+    first = find(clips[0].samples, sound[: starts[0] + len(clips[0].samples) + round(5 * RATE_HZ)])
+    shift, ends = first - starts[0], []
+    for clip, start in zip(clips, starts, strict=True):
+        begin = max(0, start + shift - near)
+        found = begin + find(clip.samples, sound[begin : start + shift + len(clip.samples) + near])
+        ends.append((found + clip.speech_end) / RATE_HZ)
+    return ends
+
+
+def gaps(clips: Sequence[Labelled], ends: Sequence[float], seen: dict[str, Any]) -> list[Gap]:
+    """Of each question the first answer behind its end; those that were answered before it had ended have none."""
+    commits = {commit["epoch"]: commit for commit in seen["commits"]}
+    ended = {record["turn"]: record for record in seen["ended"]}
+    found = []
+    for clip, end_s, next_s in zip(clips, ends, [*ends[1:], float("inf")], strict=True):
+        sound = next((s for s in seen["sounds"] if end_s < s["s"] < next_s), None)
+        if sound is None or (commit := commits.get(sound["epoch"])) is None or commit["s"] < end_s:
+            continue
+        record = ended.get(commit["turn"])
+        if record is None or record["felt_estimate_ms"] is None:
+            continue
+        server_out = record["system_ms"] + 1000 * DOWNLINK_S
+        found.append(
+            Gap(
+                clip.name,
+                record["verdict"],
+                1000 * (sound["s"] - end_s),
+                record["felt_estimate_ms"],
+                1000 * (commit["s"] - end_s) - (record["felt_estimate_ms"] - server_out),
+                1000 * (sound["s"] - commit["s"]) - server_out,
+                1000 * sound["latency_s"],
+            )
+        )
+    return found
+
+
+async def converse(url: str, wav: Path, seconds: float) -> dict[str, Any]:
+    """Open the page, press Start, and let the microphone play to its end."""
+    try:
+        from playwright.async_api import async_playwright
+    except ModuleNotFoundError:
+        raise SystemExit("playwright is not installed: pip install -e '.[test]'") from None
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        raise SystemExit("there is no chromium or google-chrome on this machine")
+    async with async_playwright() as playwright:
+        flags = [*FLAGS, f"--use-file-for-fake-audio-capture={wav}%noloop"]
+        browser = await playwright.chromium.launch(executable_path=path, args=flags)
+        context = await browser.new_context(permissions=["microphone"])
+        page = await context.new_page()
+        await page.goto(url)
+        await page.evaluate(WATCH)
+        await page.click("#talk")
+        await asyncio.sleep(seconds + 1.0)
+        seen: dict[str, Any] = await page.evaluate(TAKE)
+        await browser.close()
+        return seen
+
+
+async def measure(args: argparse.Namespace) -> tuple[int, list[Gap]]:
+    engines = EnginesConfig(kind=args.engines)
+    config = Config(
+        port=0,
+        engines=engines,
+        instructions=INSTRUCTIONS,
+        max_reply_tokens=REPLY_TOKENS,
+        limits=LimitsConfig(max_sessions=1, grace_s=1.0),
+    )
+    store = ModelStore(default_root(os.environ), report=TerminalReporter(sys.stderr))
+    is_real = args.engines != "scripted"
+    models = find_models(engines, store.resolve) if is_real else None
+    loader = lambda: load(engines, models, sessions=1, api_key=None)  # noqa: E731
+    async with AsyncExitStack() as stack:
+        served = await stack.enter_async_context(serving(config, loader, web_files=browser_dir()))
+        if is_real:
+            clips = await default_clips(served.engines.tts, None, served.on_thread)
+        else:
+            clips = [label(f"q{n}", tone(text.replace(",", ""), 1.0), None) for n, text in enumerate(QUESTIONS, 1)]
+        clips = clips[: args.turns] * (3 if args.full else 1)
+        samples, starts = recording(clips)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        wav = folder / "questions.wav"
+        write_wav(wav, samples, RATE_HZ)
+        seen = await converse(f"http://127.0.0.1:{served.server.port}/", wav, len(samples) / RATE_HZ)
+    rate_hz = round(seen["rate_hz"])
+    began_s = seen["began"] / rate_hz
+    ends = [began_s + end_s for end_s in ends_of(clips, starts, sent_sound(seen["frames"], rate_hz))]
+    return len(clips), gaps(clips, ends, seen)
+
+
+def table(found: Sequence[Gap]) -> str:
+    names = ("page", "server", *PARTS)
+    lines = [f"{'question':<10}{'verdict':<12}" + "".join(f"{name:>13}" for name in names)]
+    lines += [
+        f"{gap.name:<10}{gap.verdict:<12}" + "".join(f"{getattr(gap, name):>10.1f} ms" for name in names)
+        for gap in found
+    ]
+    medians = "".join(f"{median(getattr(gap, name) for gap in found):>10.1f} ms" for name in names)
+    return "\n".join([*lines, f"{'median':<22}{medians}"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engines", choices=("default", "scripted"), default="default")
+    parser.add_argument("--turns", type=int, default=10, metavar="N", help="of the ten questions, so many")
+    parser.add_argument("--full", action="store_true", help="ask each three times")
+    args = parser.parse_args()
+    asked, found = asyncio.run(measure(args))
+    if not found:
+        raise SystemExit(f"none of {asked} questions was answered after its end")
+    print(table(found))
+    middle = {name: round(median(getattr(gap, name) for gap in found), 1) for name in PARTS}
+    summary = {
+        "asked": asked,
+        "n": len(found),
+        "page_ms": spread([gap.page for gap in found]),
+        "server_ms": spread([gap.server for gap in found]),
+        **{f"{name}_ms_p50": value for name, value in middle.items()},
+        "within_30_ms": abs(middle["difference"]) <= WITHIN_MS,
+        "engines": args.engines,
+    }
+    print(json.dumps({"summary": summary}))
+
+
+if __name__ == "__main__":
+    main()
