@@ -1,8 +1,8 @@
 """The felt gap as the page has it, beside what the server estimates: labelled questions into a real Chromium.
 
 The browser's fake microphone plays one WAV of questions with known ends. Both instants are on one clock, that of
-the page's sound: speech ends when the capture worklet hands on the last labelled sample (found in what the page sent,
-by correlation with the WAV), and the answer is audible in the first 10 ms window above -50 dBFS that the playback
+the page's sound: speech ends when the capture worklet hands on the last labelled sample (found by correlating the
+WAV with what the page sent), and the answer is audible in the first 10 ms window above -50 dBFS that the playback
 worklet hands to the loudspeaker. What the loudspeaker adds, as the browser tells it, is printed apart: on a machine
 without one it is that of a device that swallows sound.
 
@@ -32,7 +32,6 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -183,18 +182,27 @@ def gaps(clips: Sequence[Labelled], ends: Sequence[float], seen: dict[str, Any])
     return found
 
 
-async def converse(url: str, wav: Path, seconds: float) -> dict[str, Any]:
-    """Open the page, press Start, and let the microphone play to its end."""
+def driver() -> Any:
+    """Playwright, to be entered."""
     try:
         from playwright.async_api import async_playwright
     except ModuleNotFoundError:
         raise SystemExit("playwright is not installed: pip install -e '.[test]'") from None
+    return async_playwright()
+
+
+def chromium_path() -> str:
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if path is None:
         raise SystemExit("there is no chromium or google-chrome on this machine")
-    async with async_playwright() as playwright:
+    return path
+
+
+async def converse(url: str, wav: Path, seconds: float) -> dict[str, Any]:
+    """Open the page, press Start, and let the microphone play to its end."""
+    async with driver() as playwright:
         flags = [*FLAGS, f"--use-file-for-fake-audio-capture={wav}%noloop"]
-        browser = await playwright.chromium.launch(executable_path=path, args=flags)
+        browser = await playwright.chromium.launch(executable_path=chromium_path(), args=flags)
         context = await browser.new_context(permissions=["microphone"])
         page = await context.new_page()
         await page.goto(url)
@@ -244,8 +252,15 @@ def table(found: Sequence[Gap]) -> str:
         f"{gap.name:<10}{gap.verdict:<12}" + "".join(f"{getattr(gap, name):>10.1f} ms" for name in names)
         for gap in found
     ]
-    medians = "".join(f"{median(getattr(gap, name) for gap in found):>10.1f} ms" for name in names)
+    medians = "".join(f"{middle(found, name):>10.1f} ms" for name in names)
     return "\n".join([*lines, f"{'median':<22}{medians}"])
+
+
+def middle(found: Sequence[Gap], name: str) -> float:
+    """The median by nearest rank, as everywhere."""
+    value = spread([getattr(gap, name) for gap in found])["p50"]
+    assert value is not None, "every gap is a number"
+    return value
 
 
 def main() -> None:
@@ -258,14 +273,13 @@ def main() -> None:
     if not found:
         raise SystemExit(f"none of {asked} questions was answered after its end")
     print(table(found))
-    middle = {name: round(median(getattr(gap, name) for gap in found), 1) for name in PARTS}
     summary = {
         "asked": asked,
         "n": len(found),
         "page_ms": spread([gap.page for gap in found]),
         "server_ms": spread([gap.server for gap in found]),
-        **{f"{name}_ms_p50": value for name, value in middle.items()},
-        "within_30_ms": abs(middle["difference"]) <= WITHIN_MS,
+        **{f"{name}_ms_p50": round(middle(found, name), 1) for name in PARTS},
+        "within_30_ms": abs(middle(found, "difference")) <= WITHIN_MS,
         "engines": args.engines,
     }
     print(json.dumps({"summary": summary}))

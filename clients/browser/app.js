@@ -10,6 +10,7 @@ import { drawBar, felt, ms } from "./waterfall.js";
 
 const element = (id) => document.getElementById(id);
 const LINES_READ_OUT = 8;
+const FRAMES_SHOWN = 5;
 const NAMES = { off: "Off", opening: "Opening the microphone", connecting: "Connecting", refused: "Not connected", lost: "Not connected" };
 
 const notice = new Notice(element("notice"));
@@ -19,7 +20,7 @@ const talk = new Talk(settings, {
   message: onMessage,
   heard: (epoch, samples) => turns.heard(epoch, samples) && act("speaking"),
   audible: onAudible,
-  level: (peak) => element("talk").style.setProperty("--level", Math.min(1, 3 * peak).toFixed(2)),
+  level: onLevel,
   note: (title) => notice.show({ kind: "note", title, secondary: dismiss }),
   stalled: onStalled,
   memory: () => turns.memory(),
@@ -31,6 +32,7 @@ const turns = new Turns(
 const times = new Times((name) => document.querySelector(`[data-part="${name}"]`));
 const dismiss = { text: "Dismiss", act: () => notice.hide() };
 
+let levels = [];
 let muted = false;
 let pushed = false;
 
@@ -159,6 +161,15 @@ function onEnded(turn, ended) {
   record.part("times").hidden = false;
   times.add(record);
   act("listening");
+}
+
+/** Of each frame of 20 ms; five of them are shown as one, since painting takes its time from the sound. */
+function onLevel(peak) {
+  levels.push(peak);
+  if (levels.length < FRAMES_SHOWN) return;
+  const level = Math.min(1, 3 * Math.max(...levels)).toFixed(1);
+  levels = [];
+  if (element("talk").style.getPropertyValue("--level") !== level) element("talk").style.setProperty("--level", level);
 }
 
 function onAudible(epoch, since_s) {

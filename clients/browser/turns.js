@@ -120,7 +120,7 @@ export class Turns {
   abandon() {
     for (const record of this.byTurn.values()) {
       if (record.ended) continue;
-      record.item.classList.add("cut");
+      record.item.classList.add("broken");
       delete record.item.dataset.phase;
     }
     this.newSession();
