@@ -285,7 +285,7 @@ export class Talk {
       return this.lost(why.title);
     }
     if (code === 1012 || code === 1001) return this.lost("The server has shut down, or restarts.", RESTART_S);
-    return this.lost(`The connection was lost (${code}${reason && `: ${reason}`}).`);
+    return this.lost(`The connection was lost${reason ? `: ${reason}` : code === 1006 ? "" : ` (${code})`}.`);
   }
 
   lost(title, least_s = 0) {

@@ -1,6 +1,6 @@
 // The panel beside the conversation: one turn's waterfall, and the last turns in a table.
 
-import { create, drawBar, drawRows, felt, headline, ms, notes, spanOf } from "./waterfall.js";
+import { blameText, create, drawBar, drawRows, felt, headline, ms, notes, spanOf } from "./waterfall.js";
 
 const TURNS_KEPT = 20;
 const IN_TIME = ["met", "degraded"];
@@ -63,7 +63,7 @@ export class Times {
     row.append(
       create("td", { className: "took" }, felt_ms === null ? "–" : felt(felt_ms), bar),
       verdict,
-      create("td", {}, blame ? `${blame.stage}, ${blame.kind}` : "–"),
+      create("td", {}, blame ? blameText(blame) : "–"),
       create("td", { title: `${speculation.attempts} begun ahead` }, speculation.hit ? "hit" : speculation.attempts ? "in vain" : "–"),
     );
     row.dataset.turn = number;

@@ -60,7 +60,7 @@ export function drawRows(body, ended, budget_ms) {
 export function notes({ ended, budget_ms, page_ms }) {
   const { felt_estimate_ms: felt_ms, system_ms, blame, speculation } = ended;
   const said = [];
-  if (blame) said.push(`Blamed on ${blame.stage} (${blame.kind}): ${ms(blame.ms)} over.`);
+  if (blame) said.push(`Blamed on ${blameText(blame)}: ${ms(blame.ms)} over.`);
   if (speculation.hit) said.push(ahead(speculation));
   else if (speculation.attempts) said.push("Begun ahead, but in vain: you went on in another way than was guessed.");
   if (speculation.wasted_ms >= 1) said.push(`Work for other guesses: ${ms(speculation.wasted_ms)}, ${speculation.attempts} begun.`);
@@ -69,6 +69,9 @@ export function notes({ ended, budget_ms, page_ms }) {
   if (felt_ms === null) said.push(`Budget: ${ms(budget_ms)}.`);
   return said;
 }
+
+/** "llm, service"; the endpoint's own kind has the same name. */
+export const blameText = ({ stage, kind }) => (stage === kind ? stage : `${stage}, ${kind}`);
 
 function ahead({ saved_ms }) {
   const work = saved_ms >= 1 ? `; ${ms(saved_ms)} of its work were done before your speech ended` : "";

@@ -5,6 +5,7 @@ export const PROTOCOL = "voicepipe.v1";
 
 const HEADER_BYTES = 8;
 const MAX_UNSENT_BYTES = 64 * 1024; // beyond it sound is left out; the offsets tell the server so
+const MAX_STALL_MS = 5000; // without a byte gone out the way is taken for broken, long before the browser does
 const MAX_CLOSING_MS = 2000;
 
 /** The token holds characters that no browser can send. */
@@ -27,6 +28,8 @@ export class Wire {
     this.over = false;
     this.unreadable = 0; // messages that were no JSON, and frames without a header: dropped
     this.unsent = 0; // frames that were left out because the network did not keep up
+    this.stalledSince = null; // performance.now()
+    this.closed = hooks.closed;
     try {
       this.socket = new WebSocket(url, token ? [PROTOCOL, token] : [PROTOCOL]);
     } catch (error) {
@@ -34,7 +37,7 @@ export class Wire {
     }
     this.socket.binaryType = "arraybuffer";
     this.socket.onopen = () => this.over || hooks.opened();
-    this.socket.onclose = ({ code, reason }) => this.over || hooks.closed({ code, reason });
+    this.socket.onclose = ({ code, reason }) => this.over || this.closed({ code, reason });
     this.socket.onmessage = ({ data }) => {
       if (this.over) return;
       if (typeof data === "string") this.read(data, hooks);
@@ -65,12 +68,20 @@ export class Wire {
   /** A frame of the microphone, header included. False where it was left out. */
   sendFrame(frame) {
     if (!this.isOpen) return false;
-    if (this.socket.bufferedAmount > MAX_UNSENT_BYTES) {
-      this.unsent += 1;
-      return false;
-    }
+    if (this.socket.bufferedAmount > MAX_UNSENT_BYTES) return this.leaveOut();
+    this.stalledSince = null;
     this.socket.send(frame);
     return true;
+  }
+
+  leaveOut() {
+    this.unsent += 1;
+    this.stalledSince ??= performance.now();
+    if (performance.now() - this.stalledSince > MAX_STALL_MS) {
+      this.close();
+      this.closed({ code: 1006, reason: "nothing gets through" });
+    }
+    return false;
   }
 
   /** In good order where there is a session to end. Done when the server knows, or does not answer. */

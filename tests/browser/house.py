@@ -29,6 +29,8 @@ from voicepipe.wire import messages as wire
 WAV_HZ = 48_000
 REPLY = "It is Paris. On the Seine."
 REPLY_S = 6 * SECONDS_PER_WORD
+QUICK = {"reply": REPLY, "asr_ms": 4.0, "llm_prefill_ms": 2.0, "llm_token_ms": 1.0, "tts_ms": 4.0}
+"""Of a fast device, whose warm-up is short."""
 READY = wire.SessionReady("s1", wire.PROTOCOL, 48_000, budget_ms=200.0, achievable_ms=None)
 
 
@@ -52,11 +54,11 @@ async def server(
     waiting_places: int = 0,
     **scripted: Any,
 ) -> AsyncIterator[Serving]:
-    """`scripted` goes into ScriptedConfig."""
+    """`scripted` goes into ScriptedConfig, over `QUICK`."""
     config = Config(
         port=port,
         origins=origins,
-        engines=EnginesConfig(kind="scripted", scripted=ScriptedConfig(**{"reply": REPLY, **scripted})),
+        engines=EnginesConfig(kind="scripted", scripted=ScriptedConfig(**{**QUICK, **scripted})),
         limits=LimitsConfig(max_sessions=sessions, grace_s=1.0),
         admission=AdmissionConfig(policy="count", waiting_places=waiting_places),
     )

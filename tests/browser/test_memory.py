@@ -12,9 +12,9 @@ from voicepipe.core.admission import Grant
 from voicepipe.wire import messages as wire
 from voicepipe.wire.native import encode_server
 
-TURNS = 600
-"""Of a turn each second, ten minutes."""
-SETTLED = 200
+TURNS = 450
+"""Half an hour of talk, at a turn every four seconds."""
+SETTLED = 150
 """By then the page shows as many turns as it ever does."""
 FLAT_BYTES = 2_000_000
 

@@ -177,6 +177,20 @@ async def test_a_token_that_is_asked_for_opens_the_door(browser: Any) -> None:
         assert "s3cret" not in str(await tab.value("JSON.stringify({...localStorage, ...sessionStorage})"))
 
 
+async def test_a_way_on_which_nothing_gets_through_is_taken_for_broken(browser: Any) -> None:
+    """Browsers notice after minutes: here five seconds, which the test does not wait for."""
+    async with server() as served, open_tab(browser) as tab:
+        await tab.go(url_of(served))
+        await tab.click("#talk")
+        await tab.until_state("live")
+        await tab.value("() => Object.defineProperty(voicepipe.talk.wire.socket, 'bufferedAmount', { value: 1e6 })")
+        await tab.until("voicepipe.talk.wire.unsent > 0")
+        await tab.value("() => (voicepipe.talk.wire.stalledSince -= 6000)")
+        await tab.until_state("lost")
+        assert await tab.text("#notice .title") == "The connection was lost: nothing gets through."
+        await tab.until_state("live")
+
+
 async def test_a_session_that_the_server_ends_is_not_begun_again_by_itself(browser: Any) -> None:
     error = wire.Error(code="session_limit", message="the session was idle")
 

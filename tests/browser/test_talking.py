@@ -46,7 +46,7 @@ async def test_a_turn_shows_its_verdict_its_waterfall_and_its_place_in_the_histo
     browser: Any, microphone: Path
 ) -> None:
     speech(microphone, (0.3, 0.8), (2.0, 0.8))
-    async with server(llm_prefill_ms=300.0, reply="Yes.") as slow, open_tab(browser) as tab:
+    async with server(llm_prefill_ms=180.0, reply="Yes.") as slow, open_tab(browser) as tab:
         await tab.go(url_of(slow))
         await tab.click("#talk")
         await tab.until_ended(2)
@@ -60,7 +60,7 @@ async def test_a_turn_shows_its_verdict_its_waterfall_and_its_place_in_the_histo
         assert await tab.texts(".waterfall tbody th") == list(STAGES)
         took = await tab.texts(".waterfall tbody .took span:first-child")
         assert sum(int(text.split()[0]) for text in took) == pytest.approx(felt, abs=3)  # each is rounded
-        assert "Blamed on llm (service)" in await tab.text("[data-part=notes]")
+        assert "Blamed on llm, service" in await tab.text("[data-part=notes]")
         box = "(e) => [e.getBoundingClientRect().left, e.getBoundingClientRect().width]"
         lane = await tab.page.locator(".lane").first.evaluate(box)
         line = await tab.page.locator(".lane .budget").first.evaluate(box)
