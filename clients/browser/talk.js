@@ -33,7 +33,7 @@ export class Talk {
     this.state = { name: "off" };
     this.timer = 0;
     this.mayHear = true; // muted, or push-to-talk and not pushed: false
-    this.goesOn = false; // this connection takes the place of one before
+    this.goesOn = false; // somebody was talking, or asked to wait: refused, it tries again by itself
     this.cuts = []; // of replies that were stopped: {epoch, ms} from the message to the silence
     this.forget();
   }
@@ -116,7 +116,7 @@ export class Talk {
   /** Anew, where there is one already: its place is given back first, and waited for if somebody else takes it. */
   async connect() {
     const { wish } = this;
-    this.goesOn = this.ready !== null || this.tries > 0;
+    this.goesOn = this.ready !== null || this.tries > 0 || this.state.willRetry === true;
     const ending = this.end();
     this.forget();
     this.enter({ name: "connecting" });

@@ -43,6 +43,31 @@ async def test_a_refused_page_says_when_to_come_back_and_its_button_waits_until_
         assert not await tab.shown("#notice")
 
 
+async def test_who_waits_and_is_refused_again_goes_on_waiting(browser: Any) -> None:
+    asked = 0
+
+    async def handler(connection: Connection, grant: Grant) -> None:
+        nonlocal asked
+        asked += 1
+        await connection.recv()
+        if asked < 3:
+            await connection.send(encode_server(wire.Refused("burst", 200 if asked > 1 else 60_000)))
+            await connection.close(1013, "burst")
+            return
+        await connection.send(encode_server(READY))
+        while True:
+            await connection.recv()
+
+    async with telling(handler) as url, open_tab(browser) as tab:
+        await tab.go(url)
+        await tab.click("#talk")
+        await tab.until_state("refused")
+        await tab.click("#notice .primary")
+        await tab.value("() => voicepipe.talk.onDue()")
+        await tab.until_state("live")
+        assert asked == 3
+
+
 async def test_a_refusal_that_nobody_waits_for_can_be_tried_again_when_its_time_is_over(browser: Any) -> None:
     async def handler(connection: Connection, grant: Grant) -> None:
         await connection.recv()
@@ -206,6 +231,16 @@ async def test_a_session_that_the_server_ends_is_not_begun_again_by_itself(brows
         await tab.until_state("fault")
         assert await tab.text("#notice .title") == "The server ended this conversation."
         assert await tab.text("#notice .help") == "the session was idle."
+
+
+async def test_start_and_stop_in_a_hurry_leave_one_session_and_no_complaint(browser: Any, served: Serving) -> None:
+    async with open_tab(browser) as tab:
+        await tab.go(url_of(served))
+        hurry = "document.querySelector('#talk').click(); await new Promise((done) => setTimeout(done, 7 * i));"
+        await tab.value(f"async () => {{ for (let i = 0; i < 21; i++) {{ {hurry} }} }}")
+        await tab.until_state("live")
+        await tab.say("Hello")
+        await tab.until_ended(1)
 
 
 async def test_a_microphone_that_goes_away_is_told_and_the_session_stays(browser: Any, served: Serving) -> None:
