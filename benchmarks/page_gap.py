@@ -3,15 +3,16 @@
 The browser's fake microphone plays one WAV of questions with known ends. Both instants are on one clock, that of
 the page's sound: speech ends when the capture worklet hands on the last labelled sample (found by correlating the
 WAV with what the page sent), and the answer is audible in the first 10 ms window above -50 dBFS that the playback
-worklet hands to the loudspeaker. What the loudspeaker adds, as the browser tells it, is printed apart: on a machine
-without one it is that of a device that swallows sound.
+worklet hands on, plus what the browser says that the loudspeaker adds. The page takes the loudspeaker's part off
+what it reports as heard, so that it is in the server's estimate too.
 
-The difference has two parts, which the table shows. `hearing`: up to the news of the commit, less the server's time
-from speech end to commit. It holds the packet of 20 ms that the last sample waits in, the network, and where the
-server hears the speech end. `sounding`: from that news to the sound, less the server's time from the commit to the
-socket and the 2 ms that it adds for the way. It holds the page's jitter buffer and the quantum of its audio thread.
+The difference is explained by holding both clocks against each other: `end` is how much later the server hears the
+end of speech than the page has it, `sound` how much later it believes that the answer sounds, and the difference is
+`end` less `sound`. `tail` is how much longer than the label the sound is audible in what the page sent: a browser's
+echo canceller and noise suppressor let it fade instead of end. With `--raw` they are switched off.
 
     python benchmarks/page_gap.py                      # ten questions, 2 minutes
+    python benchmarks/page_gap.py --raw                # without the browser's processing
     python benchmarks/page_gap.py --engines scripted   # a tone asks, and needs no model
     python benchmarks/page_gap.py --full               # three times as many
 
@@ -30,7 +31,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,14 @@ from clips import QUESTIONS, RATE_HZ, Labelled, default_clips, label
 from labelled import tone
 
 from voicepipe.app import serving
-from voicepipe.audio import Samples, resample, silence, write_wav
+from voicepipe.audio import Samples, last_audible, resample, silence, write_wav
 from voicepipe.config import Config, EnginesConfig, LimitsConfig
-from voicepipe.core.turn_state import DOWNLINK_S
+from voicepipe.core import events as core
 from voicepipe.engines.table import find_models, load
 from voicepipe.models.place import default_root
 from voicepipe.models.progress import TerminalReporter
 from voicepipe.models.store import ModelStore
+from voicepipe.recorders import Recorders
 from voicepipe.resources import browser_dir
 from voicepipe_client import spread
 
@@ -56,7 +58,10 @@ LEAD_S, BETWEEN_S = 1.0, 7.0
 NEAR_S = 0.5
 """Later questions are looked for this near to where the first one says that they are."""
 WITHIN_MS = 30.0
-PARTS = ("difference", "hearing", "sounding", "loudspeaker")
+PARTS = ("difference", "end", "sound", "tail", "loudspeaker")
+TRIES = 20
+TAIL_S = 0.3
+"""The longest that is looked for."""
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -69,7 +74,7 @@ FLAGS = (
     "--use-fake-device-for-media-stream",
 )
 WATCH = """() => {
-  const seen = (window.seen = { frames: [], commits: [], sounds: [], ended: [] });
+  const seen = (window.seen = { frames: [], sounds: [], commits: [], clocks: [] });
   const send = WebSocket.prototype.send;
   WebSocket.prototype.send = function (data) {
     if (typeof data !== "string") seen.frames.push(data.slice(0));
@@ -83,11 +88,17 @@ WATCH = """() => {
   };
   const { message } = talk.hooks;
   talk.hooks.message = (said) => {
+    seen.clocks.push(performance.now() / 1000 - talk.now());
     const { type, turn, epoch } = said;
-    if (type === "turn.committed") seen.commits.push({ turn, epoch, s: talk.committed.at });
-    if (type === "turn.ended") seen.ended.push(said);
+    if (type === "turn.committed") seen.commits.push({ turn, epoch });
     message(said);
   };
+}"""
+RAW = """{
+  const { mediaDevices } = navigator;
+  const getUserMedia = mediaDevices.getUserMedia.bind(mediaDevices);
+  const off = { echoCancellation: false, noiseSuppression: false, autoGainControl: false };
+  mediaDevices.getUserMedia = ({ audio }) => getUserMedia({ audio: { ...audio, ...off } });
 }"""
 TAKE = """() => {
   const { seen } = window;
@@ -100,19 +111,33 @@ TAKE = """() => {
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """One question as page and server saw it. Milliseconds."""
+    """One question as page and server had it. Milliseconds."""
 
     name: str
     verdict: str
     page: float
     server: float
-    hearing: float
-    sounding: float
+    end: float
+    sound: float
+    tail: float
     loudspeaker: float
 
     @property
     def difference(self) -> float:
         return self.page - self.server
+
+
+@dataclass
+class Books:
+    """A recorder: keeps the server's turns, by number."""
+
+    turns: dict[int, core.TurnRecord] = field(default_factory=dict)
+
+    def on_chunk(self, work: core.Work, timing: core.Timing, lane: str) -> None:
+        """Chunks are in the turns' parts."""
+
+    def on_record(self, session: str, record: core.TurnRecord) -> None:
+        self.turns[record.turn] = record
 
 
 def recording(clips: Sequence[Labelled]) -> tuple[Samples, list[int]]:
@@ -143,43 +168,70 @@ def find(clip: Samples, sound: Samples) -> int:
     return int(np.argmax(np.abs(product[: max(1, len(sound) - len(clip))])))
 
 
-def ends_of(clips: Sequence[Labelled], starts: Sequence[int], sound: Samples) -> list[float]:
-    """When each clip's last labelled sample was captured, s on the page's clock of captured sound."""
+def ends_of(clips: Sequence[Labelled], starts: Sequence[int], sound: Samples) -> list[int]:
+    """One past each clip's last labelled sample, in the captured sound."""
     near = round(NEAR_S * RATE_HZ)
     first = find(clips[0].samples, sound[: starts[0] + len(clips[0].samples) + round(5 * RATE_HZ)])
     shift, ends = first - starts[0], []
     for clip, start in zip(clips, starts, strict=True):
         begin = max(0, start + shift - near)
         found = begin + find(clip.samples, sound[begin : start + shift + len(clip.samples) + near])
-        ends.append((found + clip.speech_end) / RATE_HZ)
+        ends.append(found + clip.speech_end)
     return ends
 
 
-def gaps(clips: Sequence[Labelled], ends: Sequence[float], seen: dict[str, Any]) -> list[Gap]:
-    """Of each question the first answer behind its end; those that were answered before it had ended have none."""
-    commits = {commit["epoch"]: commit for commit in seen["commits"]}
-    ended = {record["turn"]: record for record in seen["ended"]}
+def tail_ms(sound: Samples, end: int) -> float:
+    """For how long behind `end` the sound stays audible."""
+    behind = sound[end - RATE_HZ // 100 : end + round(TAIL_S * RATE_HZ)]
+    last = last_audible(behind, RATE_HZ)
+    return 0.0 if last is None else max(0.0, 1000 * last / RATE_HZ - 10)
+
+
+def gaps(
+    clips: Sequence[Labelled],
+    ends: Sequence[float],
+    tails: Sequence[float],
+    seen: dict[str, Any],
+    turns: dict[int, core.TurnRecord],
+) -> list[Gap]:
+    """Of each question the first answer behind its end; those that were answered before it had ended have none.
+
+    `seen["zero_s"]`: the server's time at which the page's sound began to count."""
+    turn_of = {commit["epoch"]: commit["turn"] for commit in seen["commits"]}
     found = []
-    for clip, end_s, next_s in zip(clips, ends, [*ends[1:], float("inf")], strict=True):
+    for clip, end_s, next_s, tail in zip(clips, ends, [*ends[1:], float("inf")], tails, strict=True):
         sound = next((s for s in seen["sounds"] if end_s < s["s"] < next_s), None)
-        if sound is None or (commit := commits.get(sound["epoch"])) is None or commit["s"] < end_s:
+        record = None if sound is None else turns.get(turn_of.get(sound["epoch"], 0))
+        if sound is None or record is None or record.felt_estimate_s is None:
             continue
-        record = ended.get(commit["turn"])
-        if record is None or record["felt_estimate_ms"] is None:
+        server_end = record.instants.speech_end
+        if server_end is None or (record.instants.commit or 0.0) < seen["zero_s"] + end_s:
             continue
-        server_out = record["system_ms"] + 1000 * DOWNLINK_S
+        heard_s = sound["s"] + sound["latency_s"]
         found.append(
             Gap(
                 clip.name,
-                record["verdict"],
-                1000 * (sound["s"] - end_s),
-                record["felt_estimate_ms"],
-                1000 * (commit["s"] - end_s) - (record["felt_estimate_ms"] - server_out),
-                1000 * (sound["s"] - commit["s"]) - server_out,
+                record.verdict.value,
+                1000 * (heard_s - end_s),
+                1000 * record.felt_estimate_s,
+                1000 * (server_end - seen["zero_s"] - end_s),
+                1000 * (server_end + record.felt_estimate_s - seen["zero_s"] - heard_s),
+                tail,
                 1000 * sound["latency_s"],
             )
         )
     return found
+
+
+async def clocks_apart(page: Any) -> float:
+    """This process's clock less the page's, s: by the quickest of some questions."""
+    loop, tries = asyncio.get_running_loop(), []
+    for _ in range(TRIES):
+        asked = loop.time()
+        page_s = await page.evaluate("performance.now() / 1000")
+        took = loop.time() - asked
+        tries.append((took, asked + took / 2 - page_s))
+    return min(tries)[1]
 
 
 def driver() -> Any:
@@ -198,18 +250,22 @@ def chromium_path() -> str:
     return path
 
 
-async def converse(url: str, wav: Path, seconds: float) -> dict[str, Any]:
+async def converse(url: str, wav: Path, seconds: float, *, raw: bool) -> dict[str, Any]:
     """Open the page, press Start, and let the microphone play to its end."""
     async with driver() as playwright:
         flags = [*FLAGS, f"--use-file-for-fake-audio-capture={wav}%noloop"]
         browser = await playwright.chromium.launch(executable_path=chromium_path(), args=flags)
         context = await browser.new_context(permissions=["microphone"])
         page = await context.new_page()
+        if raw:
+            await page.add_init_script(RAW)
         await page.goto(url)
         await page.evaluate(WATCH)
         await page.click("#talk")
         await asyncio.sleep(seconds + 1.0)
+        apart_s = await clocks_apart(page)
         seen: dict[str, Any] = await page.evaluate(TAKE)
+        seen["zero_s"] = apart_s + min(seen["clocks"])  # the clock of sound stands still within a device's callback
         await browser.close()
         return seen
 
@@ -228,7 +284,11 @@ async def measure(args: argparse.Namespace) -> tuple[int, list[Gap]]:
     models = find_models(engines, store.resolve) if is_real else None
     loader = lambda: load(engines, models, sessions=1, api_key=None)  # noqa: E731
     async with AsyncExitStack() as stack:
-        served = await stack.enter_async_context(serving(config, loader, web_files=browser_dir()))
+        books = Books()
+        recorders = Recorders(observers=(books,))
+        served = await stack.enter_async_context(
+            serving(config, loader, web_files=browser_dir(), recorders=recorders)
+        )
         if is_real:
             clips = await default_clips(served.engines.tts, None, served.on_thread)
         else:
@@ -238,11 +298,12 @@ async def measure(args: argparse.Namespace) -> tuple[int, list[Gap]]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         wav = folder / "questions.wav"
         write_wav(wav, samples, RATE_HZ)
-        seen = await converse(f"http://127.0.0.1:{served.server.port}/", wav, len(samples) / RATE_HZ)
+        seen = await converse(f"http://127.0.0.1:{served.server.port}/", wav, len(samples) / RATE_HZ, raw=args.raw)
     rate_hz = round(seen["rate_hz"])
-    began_s = seen["began"] / rate_hz
-    ends = [began_s + end_s for end_s in ends_of(clips, starts, sent_sound(seen["frames"], rate_hz))]
-    return len(clips), gaps(clips, ends, seen)
+    sound = sent_sound(seen["frames"], rate_hz)
+    ends = ends_of(clips, starts, sound)
+    ends_s = [seen["began"] / rate_hz + end / RATE_HZ for end in ends]
+    return len(clips), gaps(clips, ends_s, [tail_ms(sound, end) for end in ends], seen, books.turns)
 
 
 def table(found: Sequence[Gap]) -> str:
@@ -268,6 +329,7 @@ def main() -> None:
     parser.add_argument("--engines", choices=("default", "scripted"), default="default")
     parser.add_argument("--turns", type=int, default=10, metavar="N", help="of the ten questions, so many")
     parser.add_argument("--full", action="store_true", help="ask each three times")
+    parser.add_argument("--raw", action="store_true", help="without the browser's processing of the microphone")
     args = parser.parse_args()
     asked, found = asyncio.run(measure(args))
     if not found:
@@ -281,6 +343,7 @@ def main() -> None:
         **{f"{name}_ms_p50": round(middle(found, name), 1) for name in PARTS},
         "within_30_ms": abs(middle(found, "difference")) <= WITHIN_MS,
         "engines": args.engines,
+        "raw": args.raw,
     }
     print(json.dumps({"summary": summary}))
 

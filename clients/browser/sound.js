@@ -88,11 +88,16 @@ export class Sound {
     if ("audible" in data) return this.hooks.audible(data.audible, data.frame);
     if ("cut" in data) return this.hooks.cut(data.cut, data.frame);
     Object.assign(this.counters, data.counters, { reports: this.counters.reports + 1 });
-    this.player.port.postMessage({ latency: this.latency_s });
+    this.tellLatency();
     this.hooks.heard(data.epoch, data.heard);
   }
 
   // --- the reply: see playback-worklet.js
+
+  /** It is known only while the device runs, and changes with it. */
+  tellLatency() {
+    this.player?.port.postMessage({ latency: this.latency_s });
+  }
 
   play(frame) {
     this.player?.port.postMessage(frame, [frame]);

@@ -178,6 +178,7 @@ export class Talk {
       case "turn.committed":
         this.committed = { epoch, at: this.now() };
         this.replying = epoch;
+        this.sound.tellLatency();
         return this.dropBelow(epoch);
       case "turn.reopened":
         this.replying = 0;

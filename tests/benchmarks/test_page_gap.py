@@ -6,9 +6,11 @@ import base64
 
 import numpy as np
 import pytest
-from clips import RATE_HZ, Labelled, label
+from clips import Labelled, label
 from labelled import tone
-from page_gap import ends_of, find, gaps, recording, sent_sound, table
+from page_gap import ends_of, find, gaps, recording, sent_sound, table, tail_ms
+
+from voicepipe.core import events as core
 
 PAGE_HZ = 48_000
 
@@ -33,8 +35,15 @@ def test_each_clip_is_found_anew_so_that_clocks_may_drift() -> None:
     second = starts[1] + 4_000
     drifted = np.concatenate([late[: second - 800], np.zeros(100, np.float32), late[second - 800 :]])
     ends = ends_of(asked, starts, drifted)
-    assert ends[0] == pytest.approx((starts[0] + 4_000 + asked[0].speech_end) / RATE_HZ, abs=1 / RATE_HZ)
-    assert ends[1] == pytest.approx((starts[1] + 4_100 + asked[1].speech_end) / RATE_HZ, abs=1 / RATE_HZ)
+    assert ends == [starts[0] + 4_000 + asked[0].speech_end, starts[1] + 4_100 + asked[1].speech_end]
+
+
+def test_a_tail_is_what_stays_audible_behind_the_end() -> None:
+    sound = np.zeros(16_000, np.float32)
+    sound[:8_000] = 0.1
+    assert tail_ms(sound, 8_000) == 0.0
+    sound[8_000:8_320] = 0.01
+    assert tail_ms(sound, 8_000) == pytest.approx(20.0)
 
 
 def test_what_was_sent_lies_where_its_offsets_say() -> None:
@@ -46,23 +55,24 @@ def test_what_was_sent_lies_where_its_offsets_say() -> None:
     assert levels == pytest.approx([0.25, 0.0, 0.25], abs=0.02)
 
 
-def test_a_question_has_the_answer_behind_its_end_and_the_parts_add_up() -> None:
-    asked = clips()
-    record = {"verdict": "met", "system_ms": 10.0}
+def record(turn: int, speech_end: float, commit: float, felt_s: float) -> core.TurnRecord:
+    instants = core.Instants(speech_end=speech_end, commit=commit)
+    ahead = core.Speculation(hit=True, attempts=1, saved_s=0.0, wasted_s=0.0)
+    return core.TurnRecord(turn, core.Verdict.MET, felt_s, 0.01, {}, ahead, None, instants=instants)
+
+
+def test_a_question_has_the_answer_behind_its_end_and_the_parts_make_the_difference() -> None:
     seen = {
-        "commits": [{"turn": 1, "epoch": 1, "s": 1.5}, {"turn": 2, "epoch": 2, "s": 2.1}],
+        "zero_s": 100.0,
+        "commits": [{"turn": 1, "epoch": 1}, {"turn": 2, "epoch": 2}],
         "sounds": [{"epoch": 1, "s": 1.55, "latency_s": 0.01}, {"epoch": 2, "s": 2.15, "latency_s": 0.01}],
-        "ended": [
-            {**record, "turn": 1, "felt_estimate_ms": 99.0},
-            {**record, "turn": 2, "felt_estimate_ms": 140.0},
-        ],
     }
-    (gap,) = gaps(asked, [1.6, 2.0], seen)  # the first one was answered before its end
-    assert gap.name == "q2"
-    assert gap.page == pytest.approx(150.0)
-    assert gap.difference == pytest.approx(10.0)
-    assert gap.hearing + gap.sounding == pytest.approx(gap.difference)
-    assert gap.hearing == pytest.approx(100.0 - (140.0 - 12.0))
+    turns = {1: record(1, 101.4, 101.5, 0.1), 2: record(2, 102.015, 102.11, 0.14)}
+    (gap,) = gaps(clips(), [1.6, 2.0], [0.0, 20.0], seen, turns)  # the first one was answered before its end
+    assert (gap.name, gap.verdict, gap.tail) == ("q2", "met", 20.0)
+    assert gap.page == pytest.approx(160.0)
+    assert (gap.end, gap.sound) == (pytest.approx(15.0), pytest.approx(-5.0))
+    assert gap.difference == pytest.approx(gap.end - gap.sound) == pytest.approx(20.0)
     assert "q2" in table([gap]) and table([gap]).splitlines()[-1].startswith("median")
 
 
