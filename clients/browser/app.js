@@ -11,7 +11,13 @@ import { drawBar, felt, ms } from "./waterfall.js";
 const element = (id) => document.getElementById(id);
 const LINES_READ_OUT = 8;
 const FRAMES_SHOWN = 5;
-const NAMES = { off: "Off", opening: "Opening the microphone", connecting: "Connecting", refused: "Not connected", lost: "Not connected" };
+const NAMES = {
+  off: "Off",
+  opening: "Opening the microphone",
+  connecting: "Connecting",
+  refused: "Not connected",
+  lost: "Not connected",
+};
 
 const notice = new Notice(element("notice"));
 const settings = new Settings(element("settings"), element("choices"), onChanged);
@@ -37,7 +43,13 @@ let muted = false;
 let pushed = false;
 
 /** What has happened so far, for tests and for the curious. */
-window.voicepipe = { talk, settings, get counters() { return { ...talk.sound?.counters, rate_hz: talk.sound?.rate_hz, cuts: talk.cuts }; } };
+window.voicepipe = {
+  talk,
+  settings,
+  get counters() {
+    return { ...talk.sound?.counters, rate_hz: talk.sound?.rate_hz, cuts: talk.cuts };
+  },
+};
 
 // --- states
 
@@ -49,7 +61,11 @@ function onState(state) {
     element("talk").style.removeProperty("--level");
     document.body.dataset.activity = "";
     turns.abandon();
-    setStatus(state.name === "waiting" ? `Waiting for a place: number ${state.position} in the line` : (NAMES[state.name] ?? "Off"));
+    setStatus(
+      state.name === "waiting"
+        ? `Waiting for a place: number ${state.position} in the line`
+        : (NAMES[state.name] ?? "Off"),
+    );
   }
   showNotice(state);
   if (state.name === "live") onLive();
@@ -68,7 +84,12 @@ function showNotice(state) {
   const stop = { text: "Stop", act: () => talk.stop() };
   switch (state.name) {
     case "waiting":
-      return notice.show({ kind: "waiting", title: `Every place is taken. You are number ${state.position} in the line.`, help: "It is your turn as soon as somebody leaves. Nobody listens before.", secondary: stop });
+      return notice.show({
+        kind: "waiting",
+        title: `Every place is taken. You are number ${state.position} in the line.`,
+        help: "It is your turn as soon as somebody leaves. Nobody listens before.",
+        secondary: stop,
+      });
     case "lost":
       return notice.show({
         ...state,
@@ -100,20 +121,31 @@ function showRefusal(state, stop) {
       notice.part("primary").textContent = "Try again";
       return waits ? "Connecting." : "You can try again now.";
     },
-    primary: waits ? { text: "Waiting", act: () => talk.connect(), waits } : { text: "Wait and connect", act: () => talk.waitAndConnect() },
+    primary: waits
+      ? { text: "Waiting", act: () => talk.connect(), waits }
+      : { text: "Wait and connect", act: () => talk.waitAndConnect() },
     secondary: stop,
   });
 }
 
 function showFault({ kind, title, help }) {
   const again = { text: "Try again", act: () => start() };
-  const primary = kind === "unauthorized" ? { text: "Enter a token", act: () => settings.open("token") } : kind === "insecure" ? null : again;
+  const primary =
+    kind === "unauthorized"
+      ? { text: "Enter a token", act: () => settings.open("token") }
+      : kind === "insecure"
+        ? null
+        : again;
   notice.show({ kind, title, help, primary, secondary: dismiss });
 }
 
 function onStalled(isStalled) {
   if (isStalled && document.body.dataset.state === "live")
-    notice.show({ kind: "stalled", title: "The browser has stopped this page's sound.", primary: { text: "Go on", act: () => talk.sound.resume() } });
+    notice.show({
+      kind: "stalled",
+      title: "The browser has stopped this page's sound.",
+      primary: { text: "Go on", act: () => talk.sound.resume() },
+    });
   else if (element("notice").dataset.kind === "stalled") notice.hide();
 }
 
@@ -145,7 +177,12 @@ function onMessage(message) {
     case "turn.ended":
       return onEnded(turn, message);
     case "error":
-      return notice.show({ kind: "note", title: "The server reports an error.", help: message.message, secondary: dismiss });
+      return notice.show({
+        kind: "note",
+        title: "The server reports an error.",
+        help: message.message,
+        secondary: dismiss,
+      });
     case "draining":
       return onDraining(message.deadline_ms);
   }
@@ -169,7 +206,8 @@ function onLevel(peak) {
   if (levels.length < FRAMES_SHOWN) return;
   const level = Math.min(1, 3 * Math.max(...levels)).toFixed(1);
   levels = [];
-  if (element("talk").style.getPropertyValue("--level") !== level) element("talk").style.setProperty("--level", level);
+  if (element("talk").style.getPropertyValue("--level") !== level)
+    element("talk").style.setProperty("--level", level);
 }
 
 function onAudible(epoch, since_s) {
@@ -258,7 +296,8 @@ function hush() {
 
 function onChanged(names, concernsSession) {
   const { input, output } = settings.devices;
-  const report = ({ message, name }) => notice.show({ kind: "note", title: "This device cannot be used.", help: message || name, secondary: dismiss });
+  const report = ({ message, name }) =>
+    notice.show({ kind: "note", title: "This device cannot be used.", help: message || name, secondary: dismiss });
   if (names.includes("input") && talk.sound?.stream) talk.sound.useInput(input).catch(report);
   if (names.includes("output") && talk.sound) talk.sound.useOutput(output).catch(report);
   if (!concernsSession) return;
@@ -280,7 +319,8 @@ pushButton.onpointerdown = (event) => {
   pushButton.setPointerCapture(event.pointerId);
   push(true);
 };
-for (const name of ["pointerup", "pointercancel", "lostpointercapture"]) pushButton.addEventListener(name, () => push(false));
+for (const name of ["pointerup", "pointercancel", "lostpointercapture"])
+  pushButton.addEventListener(name, () => push(false));
 pushButton.oncontextmenu = (event) => event.preventDefault(); // of a long touch
 pushButton.onclick = ({ detail }) => {
   if (detail === 0) push(!pushed); // by something that cannot hold

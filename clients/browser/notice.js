@@ -30,7 +30,10 @@ export class Notice {
       const left_s = due === null ? 0 : Math.max(0, Math.ceil((due - performance.now()) / 1000));
       this.part("countdown").textContent = due === null ? "" : counted(left_s);
       for (const name of ["primary", "secondary"])
-        this.part(name).setAttribute("aria-disabled", String(this.part(name).dataset.waits === "true" && left_s > 0));
+        this.part(name).setAttribute(
+          "aria-disabled",
+          String(this.part(name).dataset.waits === "true" && left_s > 0),
+        );
       if (!left_s) clearInterval(this.timer);
     };
     if (due !== null) this.timer = setInterval(tick, TICK_MS);

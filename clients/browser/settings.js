@@ -77,8 +77,12 @@ export class Settings {
   fill(name, devices) {
     const control = this.control(name);
     const chosen = this.values[name] ?? "";
-    control.replaceChildren(new Option("The system's choice", ""), ...devices.map((d) => new Option(d.label, d.deviceId)));
-    if (chosen && !devices.some(({ deviceId }) => deviceId === chosen)) control.add(new Option("One that is not here now", chosen));
+    control.replaceChildren(
+      new Option("The system's choice", ""),
+      ...devices.map((d) => new Option(d.label, d.deviceId)),
+    );
+    if (chosen && !devices.some(({ deviceId }) => deviceId === chosen))
+      control.add(new Option("One that is not here now", chosen));
     control.value = chosen;
   }
 
@@ -89,7 +93,11 @@ export class Settings {
     keep(this.values);
     this.dialog.close();
     const names = [...FIELDS, "token"].filter((name) => (before[name] ?? "") !== this.values[name]);
-    if (names.length) this.changed(names, names.some((name) => SESSION_WIDE.includes(name)));
+    if (names.length)
+      this.changed(
+        names,
+        names.some((name) => SESSION_WIDE.includes(name)),
+      );
   }
 
   asked() {
@@ -101,7 +109,8 @@ export class Settings {
   }
 
   isValid(name, value) {
-    if (name === "budget_ms") return /^\d{1,5}(\.\d{1,6})?$/.test(value) && value >= BUDGET_MS[0] && value <= BUDGET_MS[1];
+    if (name === "budget_ms")
+      return /^\d{1,5}(\.\d{1,6})?$/.test(value) && value >= BUDGET_MS[0] && value <= BUDGET_MS[1];
     if (["input", "output"].includes(name)) return true; // what is here is known later
     return [...this.control(name).options].some((option) => option.value === value);
   }
@@ -120,7 +129,9 @@ function keep(values) {
 function kept() {
   try {
     const values = JSON.parse(localStorage.getItem(KEPT)) ?? {};
-    return Object.fromEntries(FIELDS.filter((name) => typeof values[name] === "string").map((name) => [name, values[name]]));
+    return Object.fromEntries(
+      FIELDS.filter((name) => typeof values[name] === "string").map((name) => [name, values[name]]),
+    );
   } catch {
     return {};
   }

@@ -96,7 +96,11 @@ export class Talk {
   async onSoundFault(error) {
     if (error.name !== "NoWorklet") return this.fail(aboutSound(error));
     const why = await askWhy();
-    this.fail({ kind: "fault", title: "The sound part of this page did not load.", help: why?.title ?? error.message });
+    this.fail({
+      kind: "fault",
+      title: "The sound part of this page did not load.",
+      help: why?.title ?? error.message,
+    });
   }
 
   soundHooks() {
@@ -137,7 +141,13 @@ export class Talk {
 
   onOpened() {
     const rate = this.sound.rate_hz;
-    this.send({ type: "session.start", protocol: PROTOCOL, audio: { rate }, output_rate: rate, ...this.settings.start });
+    this.send({
+      type: "session.start",
+      protocol: PROTOCOL,
+      audio: { rate },
+      output_rate: rate,
+      ...this.settings.start,
+    });
     for (const { role, text } of this.hooks.memory()) this.send({ type: "history.add", role, text });
   }
 
@@ -278,7 +288,8 @@ export class Talk {
     }
     if (this.error?.code === "engine_busy")
       return { name: "refused", title: refusal("engine_busy"), wait_ms: BUSY_MS, willRetry: hadSession };
-    if (this.error && isLasting(code)) return { kind: "fault", title: "The server ended this conversation.", help: `${this.error.message}.` };
+    if (this.error && isLasting(code))
+      return { kind: "fault", title: "The server ended this conversation.", help: `${this.error.message}.` };
     if (!this.ready && code === 1006) {
       const why = await askWhy();
       if (why === null) return turnedAway();
@@ -315,7 +326,8 @@ export class Talk {
 
 const spread = () => SPREAD[0] + (SPREAD[1] - SPREAD[0]) * Math.random();
 
-const isLasting = (code) => code === 1000 || code === 1008 || code >= LASTING.own || LASTING.protocol.includes(code);
+const isLasting = (code) =>
+  code === 1000 || code === 1008 || code >= LASTING.own || LASTING.protocol.includes(code);
 
 /** A browser is not told why a socket did not open: ask the server how it is. Null where it is well. */
 async function askWhy() {

@@ -64,7 +64,11 @@ export class Times {
       create("td", { className: "took" }, felt_ms === null ? "–" : felt(felt_ms), bar),
       verdict,
       create("td", {}, blame ? blameText(blame) : "–"),
-      create("td", { title: `${speculation.attempts} begun ahead` }, speculation.hit ? "hit" : speculation.attempts ? "in vain" : "–"),
+      create(
+        "td",
+        { title: `${speculation.attempts} begun ahead` },
+        speculation.hit ? "hit" : speculation.attempts ? "in vain" : "–",
+      ),
     );
     row.dataset.turn = number;
     return row;
@@ -72,7 +76,9 @@ export class Times {
 }
 
 function summary(records) {
-  const answered = records.filter(({ ended }) => ended.felt_estimate_ms !== null).map(({ ended }) => ended.felt_estimate_ms);
+  const answered = records
+    .filter(({ ended }) => ended.felt_estimate_ms !== null)
+    .map(({ ended }) => ended.felt_estimate_ms);
   answered.sort((a, b) => a - b);
   const inTime = records.filter(({ ended }) => IN_TIME.includes(ended.verdict)).length;
   const hits = records.filter(({ ended }) => ended.speculation.hit).length;

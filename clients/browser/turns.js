@@ -31,7 +31,17 @@ export class Turns {
   add() {
     const item = this.template.content.cloneNode(true).firstElementChild;
     const part = (name) => item.querySelector(`.${name}`);
-    const record = { number: ++this.count, item, part, user: "", reply: "", epoch: 0, ended: null, page_ms: null, isCut: false };
+    const record = {
+      number: ++this.count,
+      item,
+      part,
+      user: "",
+      reply: "",
+      epoch: 0,
+      ended: null,
+      page_ms: null,
+      isCut: false,
+    };
     part("times").onclick = () => this.chosen(record);
     this.list.append(item);
     this.records.push(record);

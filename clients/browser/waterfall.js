@@ -22,7 +22,8 @@ export function create(tag, properties = {}, ...children) {
   return node;
 }
 
-export const totalOf = ({ stages }) => STAGES.reduce((sum, name) => sum + stages[name].wait_ms + stages[name].service_ms, 0);
+export const totalOf = ({ stages }) =>
+  STAGES.reduce((sum, name) => sum + stages[name].wait_ms + stages[name].service_ms, 0);
 
 /** Width of the drawing, in ms. */
 export const spanOf = (ended, budget_ms) => ROOM * Math.max(totalOf(ended), ended.felt_estimate_ms ?? 0, budget_ms);
@@ -43,7 +44,10 @@ export function drawRows(body, ended, budget_ms) {
   const rows = STAGES.map((name) => {
     const { wait_ms, service_ms } = ended.stages[name];
     const lane = create("div", { className: "lane" });
-    const pieces = [piece(name, "wait", wait_ms, span_ms, at_ms), piece(name, "work", service_ms, span_ms, at_ms + wait_ms)];
+    const pieces = [
+      piece(name, "wait", wait_ms, span_ms, at_ms),
+      piece(name, "work", service_ms, span_ms, at_ms + wait_ms),
+    ];
     lane.append(...pieces.filter((node) => node !== null), budgetLine(budget_ms, span_ms));
     at_ms += wait_ms + service_ms;
     const head = create("th", { scope: "row", title: MEANINGS[name] }, name);
@@ -51,7 +55,13 @@ export function drawRows(body, ended, budget_ms) {
     const drawn = create("td", { className: "drawn" }, lane);
     const took = create("td", { className: "took" }, create("span", {}, ms(wait_ms + service_ms)));
     took.append(create("span", { className: "unseen" }, `, ${ms(wait_ms)} of it waiting`));
-    return create("tr", { title: `${MEANINGS[name]}: ${ms(wait_ms)} waiting, ${ms(service_ms)} at work` }, head, drawn, took);
+    return create(
+      "tr",
+      { title: `${MEANINGS[name]}: ${ms(wait_ms)} waiting, ${ms(service_ms)} at work` },
+      head,
+      drawn,
+      took,
+    );
   });
   body.replaceChildren(...rows);
 }
@@ -62,10 +72,14 @@ export function notes({ ended, budget_ms, page_ms }) {
   const said = [];
   if (blame) said.push(`Blamed on ${blameText(blame)}: ${ms(blame.ms)} over.`);
   if (speculation.hit) said.push(ahead(speculation));
-  else if (speculation.attempts) said.push("Begun ahead, but in vain: you went on in another way than was guessed.");
-  if (speculation.wasted_ms >= 1) said.push(`Work for other guesses: ${ms(speculation.wasted_ms)}, ${speculation.attempts} begun.`);
-  if (system_ms !== null) said.push(`From the decision that you had finished to the first sound sent: ${ms(system_ms)}.`);
-  if (page_ms !== null) said.push(`In this page, from the news of that decision to the loudspeaker: ${ms(page_ms)}.`);
+  else if (speculation.attempts)
+    said.push("Begun ahead, but in vain: you went on in another way than was guessed.");
+  if (speculation.wasted_ms >= 1)
+    said.push(`Work for other guesses: ${ms(speculation.wasted_ms)}, ${speculation.attempts} begun.`);
+  if (system_ms !== null)
+    said.push(`From the decision that you had finished to the first sound sent: ${ms(system_ms)}.`);
+  if (page_ms !== null)
+    said.push(`In this page, from the news of that decision to the loudspeaker: ${ms(page_ms)}.`);
   if (felt_ms === null) said.push(`Budget: ${ms(budget_ms)}.`);
   return said;
 }

@@ -92,7 +92,8 @@ export class Wire {
       if (this.socket.readyState === WebSocket.CLOSED) return done();
       this.socket.onclose = done;
       setTimeout(done, MAX_CLOSING_MS);
-      if (this.socket.readyState === WebSocket.CONNECTING) this.socket.onopen = () => this.socket.close(); // or browsers warn
+      if (this.socket.readyState === WebSocket.CONNECTING)
+        this.socket.onopen = () => this.socket.close(); // or browsers warn
       else this.socket.close();
     });
   }

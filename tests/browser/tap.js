@@ -17,7 +17,11 @@
 
   function tapOf(context) {
     if (taps.has(context)) return taps.get(context);
-    const tap = new AudioWorkletNode(context, "tap", { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" });
+    const tap = new AudioWorkletNode(context, "tap", {
+      numberOfOutputs: 0,
+      channelCount: 1,
+      channelCountMode: "explicit",
+    });
     heard.rate_hz = context.sampleRate;
     heard.quanta = [];
     tap.port.onmessage = ({ data: { frame, samples } }) => {
@@ -43,7 +47,9 @@
     const [last, tail] = quanta[quanta.length - 1];
     const pcm = new Int16Array(last + tail.length - first);
     for (const [frame, samples] of quanta)
-      samples.forEach((value, i) => (pcm[frame - first + i] = Math.round(32767 * Math.max(-1, Math.min(1, value)))));
+      samples.forEach(
+        (value, i) => (pcm[frame - first + i] = Math.round(32767 * Math.max(-1, Math.min(1, value)))),
+      );
     const bytes = new Uint8Array(pcm.buffer);
     let text = "";
     for (let i = 0; i < bytes.length; i += 32768) text += String.fromCharCode(...bytes.subarray(i, i + 32768));
