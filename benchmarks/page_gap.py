@@ -60,6 +60,7 @@ NEAR_S = 0.5
 WITHIN_MS = 30.0
 PARTS = ("difference", "end", "sound", "tail", "loudspeaker")
 TRIES = 20
+CLOCKS_NEAR_S = 3.0
 TAIL_S = 0.3
 """The longest that is looked for."""
 FLAGS = (
@@ -88,7 +89,7 @@ WATCH = """() => {
   };
   const { message } = talk.hooks;
   talk.hooks.message = (said) => {
-    seen.clocks.push(performance.now() / 1000 - talk.now());
+    seen.clocks.push([talk.now(), performance.now() / 1000]);
     const { type, turn, epoch } = said;
     if (type === "turn.committed") seen.commits.push({ turn, epoch });
     message(said);
@@ -187,6 +188,13 @@ def tail_ms(sound: Samples, end: int) -> float:
     return 0.0 if last is None else max(0.0, 1000 * last / RATE_HZ - 10)
 
 
+def zero_near(sound_s: float, clocks: Sequence[tuple[float, float]]) -> float:
+    """The server's time at which the page's sound began to count, as it was near `sound_s`: a device that stalls
+    shifts it. That clock stands still within a device's callback, so that the least difference holds."""
+    near = [server_s - at_s for at_s, server_s in clocks if abs(at_s - sound_s) < CLOCKS_NEAR_S]
+    return min(near)
+
+
 def gaps(
     clips: Sequence[Labelled],
     ends: Sequence[float],
@@ -196,7 +204,7 @@ def gaps(
 ) -> list[Gap]:
     """Of each question the first answer behind its end; those that were answered before it had ended have none.
 
-    `seen["zero_s"]`: the server's time at which the page's sound began to count."""
+    `seen["clocks"]`: the page's time of sound, and at the same instant the server's."""
     turn_of = {commit["epoch"]: commit["turn"] for commit in seen["commits"]}
     found = []
     for clip, end_s, next_s, tail in zip(clips, ends, [*ends[1:], float("inf")], tails, strict=True):
@@ -204,8 +212,8 @@ def gaps(
         record = None if sound is None else turns.get(turn_of.get(sound["epoch"], 0))
         if sound is None or record is None or record.felt_estimate_s is None:
             continue
-        server_end = record.instants.speech_end
-        if server_end is None or (record.instants.commit or 0.0) < seen["zero_s"] + end_s:
+        server_end, zero_s = record.instants.speech_end, zero_near(end_s, seen["clocks"])
+        if server_end is None or (record.instants.commit or 0.0) < zero_s + end_s:
             continue
         heard_s = sound["s"] + sound["latency_s"]
         found.append(
@@ -214,8 +222,8 @@ def gaps(
                 record.verdict.value,
                 1000 * (heard_s - end_s),
                 1000 * record.felt_estimate_s,
-                1000 * (server_end - seen["zero_s"] - end_s),
-                1000 * (server_end + record.felt_estimate_s - seen["zero_s"] - heard_s),
+                1000 * (server_end - zero_s - end_s),
+                1000 * (server_end + record.felt_estimate_s - zero_s - heard_s),
                 tail,
                 1000 * sound["latency_s"],
             )
@@ -265,7 +273,7 @@ async def converse(url: str, wav: Path, seconds: float, *, raw: bool) -> dict[st
         await asyncio.sleep(seconds + 1.0)
         apart_s = await clocks_apart(page)
         seen: dict[str, Any] = await page.evaluate(TAKE)
-        seen["zero_s"] = apart_s + min(seen["clocks"])  # the clock of sound stands still within a device's callback
+        seen["clocks"] = [(sound_s, page_s + apart_s) for sound_s, page_s in seen["clocks"]]
         await browser.close()
         return seen
 
