@@ -84,6 +84,12 @@ export const turnedAway = () => ({
   help: "It may want an access token, or not expect pages from this address.",
 });
 
+export const notOpened = () => ({
+  kind: "fault",
+  title: "The server is there, but no conversation could be begun.",
+  help: "It may have too many connections, or something on the way, such as a proxy, may not let websockets pass.",
+});
+
 export const badToken = () => ({
   kind: "unauthorized",
   title: "This access token cannot be sent.",

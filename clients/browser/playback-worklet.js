@@ -2,6 +2,7 @@
 //
 // In:  an ArrayBuffer   a binary frame as it came: epoch, offset_samples (u32 big-endian), then PCM16LE mono at
 //                       the context's rate (browsers run on little-endian machines only)
+//      {anew}           a new session, whose epochs begin at 1 again
 //      {oldest}         nothing of an epoch below this may be heard from now on
 //      {total, epoch}   so many samples are all of that reply
 //      {content, epoch} its first so many samples are a sound that says nothing
@@ -32,6 +33,7 @@ class Playback extends AudioWorkletProcessor {
 
   onMessage(data) {
     if (data instanceof ArrayBuffer) this.onFrame(new DataView(data), new Int16Array(data, HEADER_BYTES));
+    else if ("anew" in data) this.beginAnew();
     else if ("oldest" in data) this.advance(data.oldest);
     else if ("latency" in data) this.latency = Math.round(data.latency * sampleRate);
     else if (data.epoch !== this.oldest) return;
@@ -57,6 +59,11 @@ class Playback extends AudioWorkletProcessor {
     this.report();
     this.clear();
     this.oldest = epoch;
+  }
+
+  beginAnew() {
+    this.advance(Infinity);
+    this.oldest = 0;
   }
 
   clear() {

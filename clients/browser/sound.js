@@ -103,6 +103,11 @@ export class Sound {
     this.player?.port.postMessage(frame, [frame]);
   }
 
+  /** For a new session, whose epochs begin at 1 again. */
+  beginAnew() {
+    this.player?.port.postMessage({ anew: true });
+  }
+
   dropBelow(epoch) {
     this.player?.port.postMessage({ oldest: epoch });
   }

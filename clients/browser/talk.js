@@ -8,7 +8,7 @@
 //
 // Sound stays open from the first connection to Stop, so that coming back asks nobody for anything.
 
-import { aboutSound, badToken, refusal, turnedAway } from "./explain.js";
+import { aboutSound, badToken, notOpened, refusal, turnedAway } from "./explain.js";
 import { Sound } from "./sound.js";
 import { PROTOCOL, TokenFault, Wire, voiceUrl } from "./wire.js";
 
@@ -42,7 +42,6 @@ export class Talk {
     this.ready = null;
     this.refused = null;
     this.error = null;
-    this.isDraining = false;
     this.received = { epoch: 0, samples: 0 };
     this.committed = { epoch: 0, at: 0 };
     this.dropped = { oldest: 0, at: 0 };
@@ -123,6 +122,7 @@ export class Talk {
     this.goesOn = this.ready !== null || this.tries > 0 || this.state.willRetry === true;
     const ending = this.end();
     this.forget();
+    this.sound.beginAnew();
     this.enter({ name: "connecting" });
     await ending;
     if (this.wish !== wish || this.wire) return; // stopped, or connected again, meanwhile
@@ -171,9 +171,6 @@ export class Talk {
         return;
       case "error":
         this.error = message;
-        break;
-      case "draining":
-        this.isDraining = true;
         break;
       default:
         this.onTurn(message);
@@ -274,7 +271,7 @@ export class Talk {
     if (this.wire !== wire) return; // stopped, or begun anew, meanwhile
     this.wire = null;
     if (next.kind) return this.fail(next);
-    this.sound.dropBelow(this.received.epoch + 1);
+    this.sound.beginAnew();
     this.pause(next);
   }
 
@@ -292,7 +289,7 @@ export class Talk {
       return { kind: "fault", title: "The server ended this conversation.", help: `${this.error.message}.` };
     if (!this.ready && code === 1006) {
       const why = await askWhy();
-      if (why === null) return turnedAway();
+      if (why === null) return this.goesOn ? this.lost("The connection was lost.") : notOpened();
       if (why.reason) return { name: "refused", title: why.title, wait_ms: WARMING_MS, willRetry: true };
       return this.lost(why.title);
     }

@@ -136,6 +136,24 @@ async def test_a_lost_connection_comes_back_and_the_conversation_goes_on(browser
         tab.complaints.clear()  # of a server that was not there
 
 
+async def test_the_first_answer_of_a_new_session_is_heard_though_its_epochs_begin_anew(
+    browser: Any, served: Serving
+) -> None:
+    async with open_tab(browser, permissions=[]) as tab:
+        await tab.go(url_of(served))
+        for turn in (1, 2, 3):
+            await tab.say("Hello")  # over the answer before
+            await tab.until(f"voicepipe.talk.committed.epoch >= {turn}")
+        await tab.until_ended(3)
+        before = await tab.counters()
+        await tab.choose(budget_ms="333")
+        await tab.until("document.querySelector('#facts').textContent.startsWith('333 ms')")
+        await tab.say("And now?")
+        await tab.until(f"window.voicepipe.counters.played > {before['played'] + before['rate_hz']}")
+        await tab.until("document.querySelector('.turn:last-child').dataset.verdict")
+        assert await tab.text(".turn:last-child .reply") == REPLY
+
+
 async def test_a_server_that_drains_lets_the_turn_end_and_is_looked_for_again(browser: Any) -> None:
     async with server() as served, open_tab(browser) as tab:
         await tab.go(url_of(served))
