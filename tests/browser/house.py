@@ -16,7 +16,7 @@ import soundfile
 from prometheus_client import CollectorRegistry
 
 from voicepipe.app import Serving, serving
-from voicepipe.config import AdmissionConfig, Config, EnginesConfig, LimitsConfig, ScriptedConfig
+from voicepipe.config import AdmissionConfig, Config, EnginesConfig, LimitsConfig, OverloadConfig, ScriptedConfig
 from voicepipe.core.admission import CountAdmission
 from voicepipe.engines.scripted import SECONDS_PER_WORD
 from voicepipe.engines.table import load
@@ -61,6 +61,9 @@ async def server(
         engines=EnginesConfig(kind="scripted", scripted=ScriptedConfig(**{**QUICK, **scripted})),
         limits=LimitsConfig(max_sessions=sessions, grace_s=1.0),
         admission=AdmissionConfig(policy="count", waiting_places=waiting_places),
+        overload=OverloadConfig(
+            loop_lag_ms=10_000.0, input_age_ms=10_000.0
+        ),  # other tests may keep this machine busy
     )
     loader = lambda: load(config.engines, None, sessions=sessions, api_key=None)  # noqa: E731
     async with serving(config, loader, tokens=tokens, web_files=site(), pictures=pictures_dir()) as served:
