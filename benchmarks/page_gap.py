@@ -8,8 +8,9 @@ what it reports as heard, so that it is in the server's estimate too.
 
 The difference is explained by holding both clocks against each other: `end` is how much later the server hears the
 end of speech than the page has it, `sound` how much later it believes that the answer sounds, and the difference is
-`end` less `sound`. `tail` is how much longer than the label the sound is audible in what the page sent: a browser's
-echo canceller and noise suppressor let it fade instead of end. With `--raw` they are switched off.
+`end` less `sound`. Of the first, `way` is the time until the frame with the last labelled sample has left the page,
+and `tail` is how much longer than the label the sound is audible in what was sent: a browser's echo canceller and
+noise suppressor let it fade instead of end. With `--raw` they are switched off.
 
     python benchmarks/page_gap.py                      # ten questions, 2 minutes
     python benchmarks/page_gap.py --raw                # without the browser's processing
@@ -29,6 +30,7 @@ import os
 import shutil
 import sys
 import tempfile
+from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -58,7 +60,7 @@ LEAD_S, BETWEEN_S = 1.0, 7.0
 NEAR_S = 0.5
 """Later questions are looked for this near to where the first one says that they are."""
 WITHIN_MS = 30.0
-PARTS = ("difference", "end", "sound", "tail", "loudspeaker")
+PARTS = ("difference", "end", "sound", "way", "tail", "loudspeaker")
 TRIES = 20
 CLOCKS_NEAR_S = 3.0
 TAIL_S = 0.3
@@ -75,10 +77,13 @@ FLAGS = (
     "--use-fake-device-for-media-stream",
 )
 WATCH = """() => {
-  const seen = (window.seen = { frames: [], sounds: [], commits: [], clocks: [] });
+  const seen = (window.seen = { frames: [], left: [], sounds: [], commits: [], clocks: [] });
   const send = WebSocket.prototype.send;
   WebSocket.prototype.send = function (data) {
-    if (typeof data !== "string") seen.frames.push(data.slice(0));
+    if (typeof data !== "string") {
+      seen.frames.push(data.slice(0));
+      seen.left.push(performance.now() / 1000);
+    }
     return send.call(this, data);
   };
   const { talk } = voicepipe;
@@ -120,6 +125,7 @@ class Gap:
     server: float
     end: float
     sound: float
+    way: float
     tail: float
     loudspeaker: float
 
@@ -151,10 +157,14 @@ def recording(clips: Sequence[Labelled]) -> tuple[Samples, list[int]]:
     return np.concatenate(pieces), starts
 
 
+def offset_of(frame: str) -> int:
+    return int.from_bytes(base64.b64decode(frame[:12])[4:8], "big")
+
+
 def sent_sound(frames: Sequence[str], rate_hz: int) -> Samples:
     """What the page sent, from its clock's beginning, at `RATE_HZ`."""
     raw = [base64.b64decode(frame) for frame in frames]
-    offsets = [int.from_bytes(frame[4:8], "big") for frame in raw]
+    offsets = [offset_of(frame) for frame in frames]
     sound = np.zeros(offsets[-1] + len(raw[-1]), np.float32)
     for frame, offset in zip(raw, offsets, strict=True):
         pcm = np.frombuffer(frame[8:], "<i2").astype(np.float32) / 32768
@@ -195,6 +205,13 @@ def zero_near(sound_s: float, clocks: Sequence[tuple[float, float]]) -> float:
     return min(near)
 
 
+def left_near(end_s: float, seen: dict[str, Any]) -> float:
+    """Server's time at which the frame with the page's sample at `end_s` had been sent."""
+    index = bisect_right(seen["begins_s"], end_s) - 1
+    left: float = seen["left"][index]
+    return left
+
+
 def gaps(
     clips: Sequence[Labelled],
     ends: Sequence[float],
@@ -224,6 +241,7 @@ def gaps(
                 1000 * record.felt_estimate_s,
                 1000 * (server_end - zero_s - end_s),
                 1000 * (server_end + record.felt_estimate_s - zero_s - heard_s),
+                1000 * (left_near(end_s, seen) - zero_s - end_s),
                 tail,
                 1000 * sound["latency_s"],
             )
@@ -273,6 +291,7 @@ async def converse(url: str, wav: Path, seconds: float, *, raw: bool) -> dict[st
         await asyncio.sleep(seconds + 1.0)
         apart_s = await clocks_apart(page)
         seen: dict[str, Any] = await page.evaluate(TAKE)
+        seen["left"] = [page_s + apart_s for page_s in seen["left"]]
         seen["clocks"] = [(sound_s, page_s + apart_s) for sound_s, page_s in seen["clocks"]]
         await browser.close()
         return seen
@@ -308,6 +327,7 @@ async def measure(args: argparse.Namespace) -> tuple[int, list[Gap]]:
         write_wav(wav, samples, RATE_HZ)
         seen = await converse(f"http://127.0.0.1:{served.server.port}/", wav, len(samples) / RATE_HZ, raw=args.raw)
     rate_hz = round(seen["rate_hz"])
+    seen["begins_s"] = [(seen["began"] + offset_of(frame)) / rate_hz for frame in seen["frames"]]
     sound = sent_sound(seen["frames"], rate_hz)
     ends = ends_of(clips, starts, sound)
     ends_s = [seen["began"] / rate_hz + end / RATE_HZ for end in ends]

@@ -64,6 +64,8 @@ def record(turn: int, speech_end: float, commit: float, felt_s: float) -> core.T
 def test_a_question_has_the_answer_behind_its_end_and_the_parts_make_the_difference() -> None:
     seen = {
         "clocks": [(1.9, 101.904), (2.1, 102.1), (9.0, 109.9)],
+        "begins_s": [1.96, 1.98, 2.0, 2.02],
+        "left": [101.99, 102.0, 102.023, 102.04],
         "commits": [{"turn": 1, "epoch": 1}, {"turn": 2, "epoch": 2}],
         "sounds": [{"epoch": 1, "s": 1.55, "latency_s": 0.01}, {"epoch": 2, "s": 2.15, "latency_s": 0.01}],
     }
@@ -71,6 +73,7 @@ def test_a_question_has_the_answer_behind_its_end_and_the_parts_make_the_differe
     (gap,) = gaps(clips(), [1.6, 2.0], [0.0, 20.0], seen, turns)  # the first one was answered before its end
     assert (gap.name, gap.verdict, gap.tail) == ("q2", "met", 20.0)
     assert gap.page == pytest.approx(160.0)
+    assert gap.way == pytest.approx(23.0)
     assert (gap.end, gap.sound) == (pytest.approx(15.0), pytest.approx(-5.0))
     assert gap.difference == pytest.approx(gap.end - gap.sound) == pytest.approx(20.0)
     assert "q2" in table([gap]) and table([gap]).splitlines()[-1].startswith("median")
