@@ -185,4 +185,5 @@ EXPERIMENT = Experiment(
     run=run,
     charts=charts,
     seeds=20,
+    reads=frozenset({"shapes", "trace"}),
 )

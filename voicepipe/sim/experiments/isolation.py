@@ -8,7 +8,7 @@ from dataclasses import replace
 from voicepipe.sim.arms import EVERYBODY, arm
 from voicepipe.sim.experiment import Chart, Experiment, Mark, Measured, Point, Row, Setting, series_of
 from voicepipe.sim.scene import Scene, TextJobs, play
-from voicepipe.sim.voice_scenes import BUDGET_MS, calm_scene, felt_ms, load_of, measures
+from voicepipe.sim.voice_scenes import BUDGET_MS, VOICE, calm_scene, felt_ms, load_of, measures
 
 ARMS = ("M0", "M1", "M2", "M3", "M4", "D3")
 RATES = (0.0, 0.02, 0.05, 0.1, 0.2)
@@ -79,4 +79,5 @@ EXPERIMENT = Experiment(
     run,
     charts,
     seeds=3,
+    reads=VOICE,
 )
