@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from voicepipe.sim.service import Need
+
 Value = str | float | int | None
 Point = Mapping[str, str | float]
 """What is varied, by name: `{"arm": "dedicated", "load": 1.2}`. Names and values are a row's first columns."""
@@ -30,7 +32,7 @@ class Setting:
     service: str = "gpu"
     """Where chunks take their time from: a model of service times by name, or the path of a calibrated one."""
     shapes: str = ""
-    """Path of a TOML file with shapes of work, instead of those that come along (`fleet`)."""
+    """Path of a TOML file with shapes of work, instead of those that come along (`fleet`); "" for none."""
     trace: str = ""
     """Path of a file with arrivals, a JSON object a line, instead of those made by chance (`fleet`)."""
 
@@ -102,6 +104,8 @@ class Experiment:
     seeds: int = 5
     reads: frozenset[Input] = frozenset()
     """What of a setting it makes use of; whatever else is asked for is refused."""
+    needs: tuple[Need, ...] = ()
+    """Chunks that a service model must have costs of."""
     shown: Callable[[int, Setting], Sequence[Chart]] = no_more
     """(seed, setting): further charts, of a run that is shown as it was, and not measured."""
 

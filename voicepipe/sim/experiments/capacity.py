@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from voicepipe.sim.arms import arm
 from voicepipe.sim.experiment import Chart, Experiment, Mark, Measured, Point, Row, Setting, series_of
 from voicepipe.sim.scene import play
+from voicepipe.sim.service import TALK
 from voicepipe.sim.voice_scenes import BUDGET_MS, VOICE, calm_scene, felt_ms, measures
 
 SESSIONS, SESSIONS_FULL = (1.0, 2.0, 4.0, 6.0, 8.0, 12.0), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0)
@@ -78,4 +79,5 @@ EXPERIMENT = Experiment(
     charts,
     seeds=3,
     reads=VOICE,
+    needs=TALK,
 )

@@ -11,6 +11,7 @@ from voicepipe.sim.caller import draw_calls
 from voicepipe.sim.clairvoyant import let_in
 from voicepipe.sim.experiment import Chart, Experiment, Measured, Point, Row, Series, Setting
 from voicepipe.sim.scene import Scene, TextJobs, play
+from voicepipe.sim.service import TALK, WRITING
 from voicepipe.sim.voice_scenes import ONE_X, VOICE, calm_scene, measures
 
 ARMS = (*TUNED, "D0", "D1", "D2", "D3")
@@ -83,4 +84,5 @@ EXPERIMENT = Experiment(
     charts,
     seeds=3,
     reads=VOICE,
+    needs=(*TALK, *WRITING),
 )

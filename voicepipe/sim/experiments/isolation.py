@@ -8,6 +8,7 @@ from dataclasses import replace
 from voicepipe.sim.arms import EVERYBODY, arm
 from voicepipe.sim.experiment import Chart, Experiment, Mark, Measured, Point, Row, Setting, series_of
 from voicepipe.sim.scene import Scene, TextJobs, play
+from voicepipe.sim.service import TALK, WRITING
 from voicepipe.sim.voice_scenes import BUDGET_MS, VOICE, calm_scene, felt_ms, load_of, measures
 
 ARMS = ("M0", "M1", "M2", "M3", "M4", "D3")
@@ -80,4 +81,5 @@ EXPERIMENT = Experiment(
     charts,
     seeds=3,
     reads=VOICE,
+    needs=(*TALK, *WRITING),
 )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from voicepipe.sim.arms import arm
 from voicepipe.sim.experiment import Chart, Experiment, Mark, Measured, Point, Row, Series, Setting
 from voicepipe.sim.scene import play
+from voicepipe.sim.service import TALK
 from voicepipe.sim.voice_scenes import ONE_X, OUTCOMES, VOICE, calm_scene, measures, shares
 
 ARMS = ("D0", "D1", "D3", "D4", "D5", "D6", "D7")
@@ -69,4 +70,5 @@ EXPERIMENT = Experiment(
     charts,
     seeds=3,
     reads=VOICE,
+    needs=TALK,
 )
