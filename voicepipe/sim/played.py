@@ -25,6 +25,8 @@ class Asked:
     """Of its turn; None where there was none: its session was refused, or it ran into the turn before it."""
     refused: str = ""
     """Why its session was refused; "" where it was not."""
+    clause_words: int | None = None
+    """Of the first clause that was spoken to answer it; None where none was."""
 
     @property
     def end(self) -> float:
@@ -104,9 +106,16 @@ class Played:
     """With `Scene.keeps_chunks`: each that has run, its times and its lane."""
 
 
-def became(number: int, call: Call, records: Sequence[TurnRecord]) -> list[Asked]:
-    """Of each question of a call that was let in."""
-    return [Asked(number, index, said, _turn_of(said, records)) for index, said in enumerate(call.said)]
+def became(
+    number: int, call: Call, records: Sequence[TurnRecord], clauses: Mapping[int, int] | None = None
+) -> list[Asked]:
+    """Of each question of a call that was let in. `clauses`: words of first clauses, by turn."""
+    turns = [_turn_of(said, records) for said in call.said]
+    words = [None if turn is None or clauses is None else clauses.get(turn.turn) for turn in turns]
+    return [
+        Asked(number, index, said, turn, clause_words=own)
+        for index, (said, turn, own) in enumerate(zip(call.said, turns, words, strict=True))
+    ]
 
 
 def refused(number: int, call: Call, reason: str) -> list[Asked]:

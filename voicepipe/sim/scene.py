@@ -217,7 +217,7 @@ class _Stage:
         talk.close()
         self._sessions_s += now - talk.call.at
         self._turns += len(talk.records)
-        self._asked += became(number, talk.call, talk.records)
+        self._asked += became(number, talk.call, talk.records, talk.clauses)
         self._demand.on_left(talk.ident)
         self._admission.on_end(lease, now)
         self._house.leases["session"] -= 1

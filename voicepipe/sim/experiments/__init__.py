@@ -13,6 +13,8 @@ NAMES = (
     "goodput",
     "overload",
     "capacity",
+    "attribution",
+    "ladder",
     "reasoning-budget",
     "same-rps",
     "kv-gap",
