@@ -15,8 +15,8 @@ _BOUNDS = ("_low", "_high")
 
 
 def table(rows: Sequence[Row], width: int = WIDTH) -> str:
-    """In blocks one below the other where it is too wide, each of which begins with what the points are. Where there
-    are many measures, those that are nothing in every row are named below instead."""
+    """In blocks one below the other where it is too wide, each of which begins with what the points are. Where
+    there are many measures, those that are nothing in every row are named below instead."""
     if not rows:
         return "no rows"
     names = list(dict.fromkeys(name for row in rows for name in row))
