@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from voicepipe.config import PolicyName
-from voicepipe.sim.arms import ARMS, ORACLE, WORDS, arm, called
+from voicepipe.sim.arms import ARMS, ORACLE, WORDS, arm, called, in_words
 from voicepipe.sim.caller import mean_session_s
 from voicepipe.sim.scene import Scene, TextJobs, play
 
@@ -60,6 +60,7 @@ def test_each_has_words_for_pictures() -> None:
     assert set(WORDS) == {*ARMS, ORACLE}
     assert all(called(name) == f"{name}: {words}" and len(words) > 20 for name, words in WORDS.items())
     assert called("easy") == "easy"
+    assert in_words([{"arm": "D0", "late": 0.1}]) == [{"arm": called("D0"), "late": 0.1}]
 
 
 def test_an_unknown_arm_is_a_bug() -> None:

@@ -29,11 +29,12 @@ among those within half a per cent of it what makes most tokens of texts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from voicepipe.config import AdmissionConfig, PolicyName
 from voicepipe.sim.caller import mean_session_s
+from voicepipe.sim.experiment import Row
 from voicepipe.sim.scene import Scene
 from voicepipe.sim.shared import shared
 from voicepipe.sim.slots import Rules
@@ -103,6 +104,11 @@ WORDS: Mapping[str, str] = {
 def called(name: str) -> str:
     """The arm's name and what it is; any other name is what it is."""
     return f"{name}: {WORDS[name]}" if name in WORDS else name
+
+
+def in_words(rows: Sequence[Row]) -> list[Row]:
+    """With arms called as pictures call them."""
+    return [{**row, "arm": called(str(row["arm"]))} for row in rows]
 
 
 def arm(name: str, scene: Scene, cap: int = CARRIED) -> Scene:

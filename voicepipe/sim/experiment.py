@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, get_args
 
 from voicepipe.sim.service import Need
@@ -127,3 +128,11 @@ def series_of(rows: Sequence[Row], by: str, x: str, y: str, kind: Kind = "line")
         Series(name, column(of, x), column(of, y), column(of, f"{y}_low"), column(of, f"{y}_high"), kind)
         for name, of in found.items()
     )
+
+
+def crossing(xs: Sequence[float], ys: Sequence[float], level: float) -> float | None:
+    """Where a line that is given by its points first reaches `level` from below; None where it does not."""
+    for (left, low), (right, high) in pairwise(zip(xs, ys, strict=True)):
+        if low < level <= high:
+            return left + (right - left) * (level - low) / (high - low)
+    return None

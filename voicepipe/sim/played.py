@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from voicepipe.core.demand import DemandSnapshot
 from voicepipe.core.events import Timing, TurnRecord, Verdict, Work
 from voicepipe.sim.caller import Call, Utterance
 
@@ -85,6 +86,8 @@ class Played:
     """Every call that was refused in that time."""
     admitted: int
     """Calls in that time."""
+    let_in: frozenset[int]
+    """Their numbers, and those of the calls that were let in before."""
     most_sessions: int
     sessions_s: float
     """Time that sessions spent in the server, in all of the run."""
@@ -99,6 +102,8 @@ class Played:
     """That are still held in the end; all 0."""
     correction: float | None
     """Of the policy `deadline` in the end: what happened over what was predicted."""
+    demand: DemandSnapshot | None
+    """With `Scene.watches`: what sessions asked of the device, as admission measures it."""
     level_changes: int
     """Of the overload."""
     events: int

@@ -13,6 +13,7 @@ NAMES = (
     "goodput",
     "overload",
     "capacity",
+    "admission-quality",
     "attribution",
     "ladder",
     "reasoning-budget",
