@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.sim.experiments.checks import QUICK, check_charts, check_twice
+from voicepipe.sim import one_turn
 from voicepipe.sim.arms import called
 from voicepipe.sim.experiments import isolation
 from voicepipe.sim.experiments.isolation import EXPERIMENT
@@ -45,3 +48,11 @@ def test_a_turn_is_shown_in_both_layouts() -> None:
     answered = [mark.value for chart in (shared, ours) for mark in chart.marks if "begins to be heard" in mark.name]
     assert answered[0] > 300.0 and answered[1] <= 200.0
     assert f"answered {answered[0]:.0f} ms after the question: M0" in shared.title and "voicepipe" in ours.title
+
+
+def test_an_answer_that_comes_long_after_is_told_and_stretches_nothing() -> None:
+    """Nor does one that never comes."""
+    trace = one_turn.trace_of("M0", 1, QUICK)
+    for felt_ms, told in ((5000.0, "answered 5000 ms after"), (None, "answered never")):
+        chart = isolation.chart_of("M0", replace(trace, felt_ms=felt_ms))
+        assert told in chart.title and max(mark.value for mark in chart.marks) == 200.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from voicepipe.sim.arms import EVERYBODY, arm, called, in_words
 from voicepipe.sim.experiment import Chart, Experiment, Mark, Measured, Point, Row, Series, Setting, series_of
-from voicepipe.sim.one_turn import Trace, trace_of
+from voicepipe.sim.one_turn import AFTER_MS, Trace, trace_of
 from voicepipe.sim.scene import Scene, TextJobs, play
 from voicepipe.sim.service import TALK, WRITING
 from voicepipe.sim.voice_scenes import BUDGET_MS, VOICE, calm_scene, felt_ms, load_of, measures
@@ -80,7 +80,7 @@ def chart_of(name: str, trace: Trace) -> Chart:
         Mark("x", BUDGET_MS, "budget 200 ms"),
         Mark("x", trace.text_ms, "a text of 4,000 tokens in and 800 out comes"),
     ]
-    if trace.felt_ms is not None:
+    if trace.felt_ms is not None and trace.felt_ms < AFTER_MS:
         marks.append(Mark("x", trace.felt_ms, "the answer begins to be heard"))
     series = [
         Series(
