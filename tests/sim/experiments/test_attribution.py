@@ -57,8 +57,11 @@ def test_rows_and_charts() -> None:
         [(arm, measure) for arm in ARMS for measure in ("overrun_ms_per_turn", "late")],
         strict=True,
     ):
-        heights = [sum(series.ys[at] for series in chart.series) for at in (0, 1)]
-        assert heights == pytest.approx([row[measure] for row in rows if row["arm"] == arm])
+        *bands, whole = chart.series
+        assert {series.kind for series in bands} == {"stack"} and whole.kind == "line"
+        heights = [sum(series.ys[at] for series in bands) for at in (0, 1)]
+        assert heights == pytest.approx(whole.ys)
+        assert whole.ys == tuple(row[measure] for row in rows if row["arm"] == arm)
     assert len(EXPERIMENT.charts(rows[:2])) == 2
     assert len(CAUSES) == len(set(CAUSES)) and len(EXPERIMENT.points(QUICK)) == 2 * len(attribution.LOADS)
     check_twice(EXPERIMENT, points[1])

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from voicepipe.core.events import Blame, BlameKind, Stage
 from voicepipe.sim.arms import EVERYBODY, WORDS, arm
-from voicepipe.sim.experiment import Chart, Experiment, Mark, Measured, Point, Row, Series, Setting
+from voicepipe.sim.experiment import Chart, Experiment, Mark, Measured, Point, Row, Series, Setting, series_of
 from voicepipe.sim.scene import Scene, TextJobs, play
 from voicepipe.sim.service import TALK, WRITING
 from voicepipe.sim.voice_scenes import ONE_X, VOICE, calm_scene
@@ -101,14 +101,14 @@ def _of_arm(name: str, rows: Sequence[Row]) -> Sequence[Chart]:
             f"By what turns were later than the budget, all of it: {words}",
             x,
             "ms beyond 200 ms, mean over all turns",
-            _stack(rows, "ms per turn"),
+            (*_stack(rows, "ms per turn"), _whole(rows, "overrun_ms_per_turn", "all of it, with its interval")),
             carried,
         ),
         Chart(
             f"Turns that were late, by the one largest cause of each: {words}",
             x,
             "share of turns",
-            _stack(rows, "blamed"),
+            (*_stack(rows, "blamed"), _whole(rows, "late", "all late turns, with their interval")),
             carried,
         ),
     )
@@ -123,6 +123,12 @@ def _stack(rows: Sequence[Row], measure: str) -> tuple[Series, ...]:
     rest = tuple(sum(heights[name][at] for name in NAMES if name not in large) for at in range(len(rows)))
     series = [Series(name, loads, tuple(heights[name]), kind="stack") for name in large]
     return (*series, Series(OTHER, loads, rest, kind="stack"))
+
+
+def _whole(rows: Sequence[Row], measure: str, name: str) -> Series:
+    """Over the bands, which add up to it."""
+    (whole,) = series_of([{**row, "name": name} for row in rows], "name", "offered", measure)
+    return whole
 
 
 EXPERIMENT = Experiment(

@@ -48,7 +48,7 @@ def _chart(name: str, rows: Sequence[Row]) -> Chart:
         if any(row[each] for row in rows)
     )
     return Chart(
-        TITLES[name],
+        f"{name}: {TITLES[name]}",
         "sessions that come, times what the device carries",
         "share of all turns that callers wanted",
         tuple(series),
