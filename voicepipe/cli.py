@@ -116,7 +116,7 @@ def _not_written(error: OSError) -> int:
 
 def _plain(message: str) -> str:
     """Names out of files may hold anything, and are shown to a terminal."""
-    return "".join(each if each.isprintable() or each == "\n" else f"\\x{ord(each):02x}" for each in message)
+    return "".join(each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in message)
 
 
 def _told(error: VoicepipeError) -> str:
