@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
 
+from matplotlib.collections import LineCollection, PolyCollection
 
 from tests.sim.test_pictures import BARS, LINES, STACK
 from voicepipe.sim.experiment import Chart, Mark, Series
@@ -87,3 +88,22 @@ def test_a_name_keeps_its_colour_on_every_chart_of_a_picture() -> None:
     again = Chart("Again", "x", "y", (Series("shared", (0.0, 1.0), (1.0, 2.0)),))
     first, second = draw([LINES, again]).axes
     assert second.lines[0].get_color() == first.lines[1].get_color()
+
+
+def test_points_have_whiskers_and_lines_a_band() -> None:
+    """Points lie in no order: a band through them would be an area that nothing was measured in."""
+    xs, ys, lows, highs = (2.0, 0.0, 1.0), (1.0, 2.0, 3.0), (0.5, 1.5, 2.5), (1.5, 2.5, 3.5)
+    line, points = Series("line", xs, ys, lows, highs), Series("points", xs, ys, lows, highs, "points")
+    (axes,) = draw([Chart("Both", "x", "y", (line, points))]).axes
+    band, whiskers = axes.collections
+    assert isinstance(band, PolyCollection) and isinstance(whiskers, LineCollection)
+    assert [segment.tolist() for segment in whiskers.get_segments()] == [
+        [[x, low], [x, high]] for x, low, high in zip(xs, lows, highs, strict=True)
+    ]
+
+
+def test_a_long_curve_has_no_markers() -> None:
+    """They would hide it."""
+    short, long = (Series(str(n), tuple(map(float, range(n))), tuple(map(float, range(n)))) for n in (20, 21))
+    (axes,) = draw([Chart("Two", "x", "y", (short, long))]).axes
+    assert [line.get_markersize() > 0 for line in axes.lines] == [True, False]

@@ -83,7 +83,7 @@ def _height(chart: Chart) -> float:
 def _chart(axes: Axes, chart: Chart, places: Places) -> None:
     axes.set_title(fill(chart.title, TITLE_LETTERS))
     axes.set_xlabel(chart.y if chart.sideways and not _has_spans(chart) else chart.x)
-    axes.set_ylabel(chart.x if chart.sideways and not _has_spans(chart) else chart.y)
+    axes.set_ylabel(fill(chart.x if chart.sideways and not _has_spans(chart) else chart.y, NAME_LETTERS))
     if chart.log_x:
         axes.set_xscale("log")
     if chart.log_y:

@@ -95,7 +95,7 @@ def _style(name: str, place: int) -> dict[str, Any]:
 
 def _line_style(series: Series, place: int) -> dict[str, Any]:
     """Beyond the colours that there are, lines are dashed."""
-    few = len(series.xs) <= 40 or series.kind == "points"
+    few = len(series.xs) <= 20 or series.kind == "points"
     solid = "-" if place < MANY_COLOURS else "--"
     return {
         "marker": MARKERS[place % len(MARKERS)],
@@ -105,9 +105,14 @@ def _line_style(series: Series, place: int) -> dict[str, Any]:
 
 
 def _line(axes: Axes, series: Series, place: int) -> None:
+    """With its band; points, which are in no order, with a whisker each."""
     style = _style(series.name, place)
     axes.plot(series.xs, series.ys, **_line_style(series, place), **style)
-    if series.lows and any(low < high for low, high in zip(series.lows, series.highs, strict=True)):
+    if not any(low < high for low, high in zip(series.lows, series.highs, strict=True)):
+        return
+    if series.kind == "points":
+        axes.vlines(series.xs, series.lows, series.highs, alpha=0.4, linewidth=1.0, **style)
+    else:
         axes.fill_between(series.xs, series.lows, series.highs, alpha=0.2, linewidth=0.0, **style)
 
 
