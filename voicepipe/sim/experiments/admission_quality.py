@@ -23,7 +23,7 @@ TURNS = "turns"
 LIMITS: Mapping[str, Sequence[float]] = {
     "none": (),
     "count": (5.0, 7.0, 9.0),
-    "token-bucket": (5.0, 7.0, 9.0),
+    "token-bucket": (7.0, 10.0),
     "aimd": (),
     "gradient": (),
     "vegas": (),
@@ -47,7 +47,7 @@ OFFERED = 1.2
 LEARN_S = 240.0
 """Not counted: what learns has seen some turns by then."""
 SECONDS, SECONDS_FULL = 420.0, 3600.0
-SAMPLES, SAMPLES_FULL = 12, 100
+SAMPLES, SAMPLES_FULL = 8, 100
 """Decisions of each kind that are looked into, drawn by chance."""
 MOST_FALSE_ADMITS, MOST_FALSE_REFUSALS = 0.001, 0.05
 
