@@ -253,7 +253,9 @@ def _tell(results: Results, asked: _Asked, plot: Path | None) -> None:
         found = {"experiment": experiment.name, "seed": asked.seed, "rows": rows, "golden": golden()}
         print(msgspec.json.encode(found).decode(), flush=True)
     else:
-        print(f"{experiment.name}: {experiment.question}\n\n{table(rows)}\n\n{_about(results)}\n", flush=True)
+        points = tuple(dict.fromkeys(name for point in results.points for name in point))
+        told = table(rows, points)
+        print(f"{experiment.name}: {experiment.question}\n\n{told}\n\n{_about(results)}\n", flush=True)
     if rows and plot is not None and asked.save is not None:
         charts = (*experiment.charts(rows), *experiment.shown(asked.seed, results.setting))
         title = f"{experiment.name}: {experiment.question}"

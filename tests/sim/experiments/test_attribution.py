@@ -7,7 +7,7 @@ import pytest
 from tests.sim.experiments.checks import QUICK, check_charts, check_twice
 from voicepipe.core.events import Blame, BlameKind, Part, Stage
 from voicepipe.sim.experiments import attribution
-from voicepipe.sim.experiments.attribution import ARMS, CAUSES, EXPERIMENT, NAMES, OTHER, put_down
+from voicepipe.sim.experiments.attribution import ARMS, CAUSES, EXPERIMENT, IN_WORDS, NAMES, OTHER, put_down
 
 pytestmark = pytest.mark.usefixtures("short")
 
@@ -58,10 +58,12 @@ def test_rows_and_charts() -> None:
         strict=True,
     ):
         *bands, whole = chart.series
+        assert {series.name for series in bands} <= set(IN_WORDS.values())
         assert {series.kind for series in bands} == {"stack"} and whole.kind == "line"
         heights = [sum(series.ys[at] for series in bands) for at in (0, 1)]
         assert heights == pytest.approx(whole.ys)
         assert whole.ys == tuple(row[measure] for row in rows if row["arm"] == arm)
     assert len(EXPERIMENT.charts(rows[:2])) == 2
+    assert set(IN_WORDS) == set(NAMES) and len(set(IN_WORDS.values())) == len(NAMES)
     assert len(CAUSES) == len(set(CAUSES)) and len(EXPERIMENT.points(QUICK)) == 2 * len(attribution.LOADS)
     check_twice(EXPERIMENT, points[1])

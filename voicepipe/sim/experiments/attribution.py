@@ -39,6 +39,24 @@ def named(cause: Cause) -> str:
     return f"{cause[0].value} {cause[1].value}" if cause in CAUSES else OTHER
 
 
+STAGES = {
+    Stage.ENDPOINT: "end of speech",
+    Stage.ASR: "recogniser",
+    Stage.LLM: "model",
+    Stage.TTS: "voice",
+    Stage.SEND: "way to the client",
+}
+KINDS = {
+    BlameKind.WAIT: "waiting for other turns",
+    BlameKind.BLOCKING: "blocked by lower classes",
+    BlameKind.SERVICE: "at work beyond its share",
+    BlameKind.ESTIMATOR: "at work longer than declared",
+    BlameKind.HAND_OFF: "handed over",
+    BlameKind.ENDPOINT: "not known yet",
+    BlameKind.CLIENT: "on the way",
+}
+IN_WORDS = {named(cause): f"{STAGES[cause[0]]}: {KINDS[cause[1]]}" for cause in CAUSES} | {OTHER: "all others"}
+"""As pictures call causes."""
 NAMES = (*dict.fromkeys(map(named, CAUSES)), OTHER)
 
 
@@ -121,8 +139,8 @@ def _stack(rows: Sequence[Row], measure: str) -> tuple[Series, ...]:
     total = sum(map(sum, heights.values()))
     large = [name for name in NAMES if name != OTHER and sum(heights[name]) > SHOWN * total]
     rest = tuple(sum(heights[name][at] for name in NAMES if name not in large) for at in range(len(rows)))
-    series = [Series(name, loads, tuple(heights[name]), kind="stack") for name in large]
-    return (*series, Series(OTHER, loads, rest, kind="stack"))
+    series = [Series(IN_WORDS[name], loads, tuple(heights[name]), kind="stack") for name in large]
+    return (*series, Series(IN_WORDS[OTHER], loads, rest, kind="stack"))
 
 
 def _whole(rows: Sequence[Row], measure: str, name: str) -> Series:
@@ -145,7 +163,7 @@ EXPERIMENT = Experiment(
     points,
     run,
     charts,
-    seeds=5,
+    seeds=3,
     reads=VOICE,
     needs=(*TALK, *WRITING),
 )
