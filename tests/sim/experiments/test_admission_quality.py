@@ -15,6 +15,7 @@ from voicepipe.sim.experiments.admission_quality import (
     EXPERIMENT,
     LIMITS,
     NAMES,
+    SHORT,
     TURNS,
     Decided,
     decided_on_sessions,
@@ -85,13 +86,13 @@ def test_refused_turns_could_not_have_been_in_time() -> None:
 def test_rows_and_charts() -> None:
     """One column for each policy at its usual limit, and a curve over the limits of those that have any."""
     points = EXPERIMENT.points(QUICK)
-    assert {point["policy"] for point in points} == set(LIMITS) == set(NAMES)
+    assert {point["policy"] for point in points} == set(LIMITS) == set(NAMES) == set(SHORT)
     chosen = [point for point in points if point["policy"] in ("none", "count", TURNS)]
     rows = [{**point, **EXPERIMENT.run(point, 1, QUICK), "seeds": 1} for point in chosen]
     marks = check_charts(EXPERIMENT, rows)
     assert (0.001, 0.05) in marks.values()
     cells, curves, wrong = EXPERIMENT.charts(rows)
-    assert cells.categories == wrong.categories == tuple(NAMES[name] for name in ("none", "count", TURNS))
+    assert cells.categories == wrong.categories == tuple(SHORT[name] for name in ("none", "count", TURNS))
     for place in range(3):
         assert sum(series.ys[place] for series in cells.series) == pytest.approx(1.0)
     assert NAMES[TURNS] not in [series.name for series in curves.series]

@@ -43,6 +43,17 @@ NAMES: Mapping[str, str] = {
     "deadline": "by deadline (voicepipe)",
     TURNS: "turns refused at their deadline",
 }
+SHORT: Mapping[str, str] = {
+    "none": "nobody refused",
+    "count": "number",
+    "token-bucket": "rate",
+    "aimd": "AIMD",
+    "gradient": "gradient",
+    "vegas": "Vegas",
+    "deadline": "by deadline",
+    TURNS: "turns refused",
+}
+"""Where there is little room for names."""
 OFFERED = 1.2
 LEARN_S = 240.0
 """Not counted: what learns has seen some turns by then."""
@@ -203,7 +214,7 @@ CELLS = {
 
 def charts(rows: Sequence[Row]) -> Sequence[Chart]:
     usual = [row for row in rows if row.get("limit") in (None, USUAL.get(str(row["policy"])))]
-    names = tuple(NAMES[str(row["policy"])] for row in usual)
+    names = tuple(SHORT[str(row["policy"])] for row in usual)
     places = tuple(map(float, range(len(usual))))
 
     def column(name: str, measure: str) -> tuple[float, ...]:
