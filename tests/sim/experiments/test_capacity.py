@@ -37,7 +37,17 @@ def test_more_sessions_more_late() -> None:
 
 def of_turns(cost_s: float, path_s: float, turns_hz: float = 0.1, blocking_s: float = 0.0) -> DemandSnapshot:
     cost = TurnCost(path_s, 0.0, cost_s)
-    return DemandSnapshot(turns_hz, 0.1, 0.0, 1.0, cost, cost, blocking_s, 100)
+    return DemandSnapshot(
+        turns_hz=turns_hz,
+        share=0.1,
+        listening_share=0.0,
+        ears_share=0.0,
+        hit_rate=1.0,
+        hit=cost,
+        miss=cost,
+        blocking_s=blocking_s,
+        turns=100,
+    )
 
 
 def test_the_plain_formula_counts_who_comes_within_a_budget() -> None:
