@@ -432,7 +432,7 @@ AT_HOME_IN: dict[str, set[str]] = {
     "time": {"engines.scripted", "engines.native_steps", "api"},
     "starlette": {"api"},
     "uvicorn": {"listener"},
-    "matplotlib": {"sim.pictures"},
+    "matplotlib": {"sim.pictures", "sim.plots"},
 }
 """Third-party and impure packages, and the only modules that may import them."""
 
