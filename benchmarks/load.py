@@ -89,14 +89,14 @@ def sweep(args: argparse.Namespace) -> dict[str, Any]:
         one = args.one or find_one(pool, 2 * args.turns, args.seeds, args.device)
         points: list[dict[str, Any]] = []
         of_deadline: list[tuple[Job, Played]] = []
-        for policy in args.policies:
-            for offered in args.offered:
-                jobs = jobs_at(policy, offered, one, args)
-                played = list(pool.map(run, jobs))
-                points.append(point(policy, offered, [job.seconds for job in jobs], played))
-                note(json.dumps(points[-1]))
-                if policy == "deadline":
-                    of_deadline += list(zip(jobs, played, strict=True))
+        asked = [(policy, offered) for policy in args.policies for offered in args.offered]
+        begun = [[(job, pool.submit(run, job)) for job in jobs_at(*each, one, args)] for each in asked]
+        for (policy, offered), runs in zip(asked, begun, strict=True):
+            done = [(job, future.result()) for job, future in runs]
+            points.append(point(policy, offered, [job.seconds for job, _ in done], [played for _, played in done]))
+            note(json.dumps(points[-1]))
+            if policy == "deadline":
+                of_deadline += done
         wrong = false_rejects(pool, of_deadline, args.rejects)
     for policy in args.policies if args.knocks else ():
         took = asyncio.run(refusals_ms(config_of(policy, round(one)), args.knocks))

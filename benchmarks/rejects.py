@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 from arrivals import Call
 from caller import Played
 from crowd import play
-from jobs import MOST_SESSIONS, WARM_S, Job, config_of
+from jobs import MOST_SESSIONS, Job, config_of
+
+from voicepipe.sim.counterfactual import Question, beside, fits
 
 
 def could_have_served(job: Job, played: Played, number: int) -> bool:
     """Would the refused call have been in time, and nobody else late for it? Everybody else as it was."""
     calls = job.calls()
-    wanted = calls[number]
-    begin = max(0.0, wanted.at - WARM_S / 2)
     held = {asked.call for asked in played.asked if not asked.refused}
-    near = [n for n in sorted({*held, number}) if begin <= calls[n].at < wanted.end]
-    late = []
-    for numbers in (near, [n for n in near if n != number]):
-        some = [_earlier(calls[n], begin) for n in numbers]
-        again = play(
-            config_of("none", MOST_SESSIONS, device=job.device), some, wanted.at - begin, wanted.end - begin + 1.0
-        )
-        late.append(sum(asked.counts and not asked.kept for asked in again.asked))
-    return late[0] <= late[1]
+
+    def late_of(numbers: Collection[int]) -> Collection[Question]:
+        """On the real core, with everybody let in, as if the server had begun with the first of them."""
+        if not numbers:
+            return ()
+        chosen = sorted(numbers)
+        begin, end = min(calls[n].at for n in chosen), max(calls[n].end for n in chosen)
+        some = [_earlier(calls[n], begin) for n in chosen]
+        everybody = config_of("none", MOST_SESSIONS, device=job.device)
+        again = play(everybody, some, 0.0, end - begin + 1.0)
+        late = [asked for asked in again.asked if asked.counts and not asked.kept]
+        return {(chosen[asked.call], round(asked.question.begin + begin, 6)) for asked in late}
+
+    return fits(late_of, beside(calls, held, number), number)
 
 
 def _earlier(call: Call, seconds: float) -> Call:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -136,3 +139,38 @@ def test_an_engine_that_fails_at_the_start_says_why(
     monkeypatch.setattr("voicepipe.commands.serve.serve_until_told", fail)
     assert main(["serve", "--engines", "scripted"]) == 1
     assert capsys.readouterr().err == f"voicepipe: {says}\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no such device here")
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "--help",
+        "--version",
+        "models",
+        "serve --check --engines scripted",
+        "serve --engines scripted --port 0",
+        "demo --engines scripted --json",
+        "simulate --list",
+        "simulate kv-gap --seeds 1 --json",
+    ],
+)
+def test_no_room_for_the_output(argv: str) -> None:
+    """One line, and status 1: a disk that is full is nobody's bug."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "voicepipe", *argv.split()]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, env=env)
+    assert done.returncode == 1
+    assert done.stderr == "voicepipe: the output could not be written: No space left on device\n"
+
+
+def test_names_out_of_files_do_not_move_a_terminals_cursor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is not printable is shown as its number."""
+    path = tmp_path / "c.toml"
+    path.write_text('"\\u001b[2Jbudget_ms" = 1')
+    assert main(["serve", "--check", "--config", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert "\x1b" not in said and "\\x1b[2J" in said

@@ -248,7 +248,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # the server: sockets, pages, admission at the door
     "endings": ("connection", "errors"),
     "gate": ("core.admission", "webfiles", "wire.native", "errors"),
-    "pages": ("gate", "lag", "metrics", "webfiles"),
+    "gallery": ("webfiles",),
+    "pages": ("gallery", "gate", "lag", "metrics", "webfiles"),
     "lobby": ("core.admission", "core.outcomes", "metrics"),
     "transport": ("connection", "core.admission", "gate", "lobby"),
     "handshake": ("errors", "gate", "webfiles", "wire.native"),
@@ -260,6 +261,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "config",
         "endings",
         "errors",
+        "gallery",
         "gate",
         "lag",
         "lobby",
@@ -430,7 +432,7 @@ AT_HOME_IN: dict[str, set[str]] = {
     "time": {"engines.scripted", "engines.native_steps", "api"},
     "starlette": {"api"},
     "uvicorn": {"listener"},
-    "matplotlib": {"sim.pictures"},
+    "matplotlib": {"sim.pictures", "sim.plots"},
 }
 """Third-party and impure packages, and the only modules that may import them."""
 

@@ -7,7 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from voicepipe.resources import browser_dir, dashboards_dir
+from voicepipe.resources import browser_dir, dashboards_dir, pictures_dir
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -18,6 +18,7 @@ def test_a_checkout_has_them() -> None:
     assert (browser_dir() / "index.html").is_file()
     assert dashboards_dir() == ROOT / "docs" / "dashboards"
     assert (dashboards_dir() / "voicepipe.json").is_file()
+    assert pictures_dir() == ROOT / "docs"
 
 
 def test_a_wheel_has_them_and_the_client(tmp_path: Path) -> None:
@@ -33,7 +34,7 @@ def test_a_wheel_has_them_and_the_client(tmp_path: Path) -> None:
     assert len(expected) > 2 and expected <= names
     assert {"voicepipe/py.typed", "voicepipe_client/py.typed", "voicepipe_client/__init__.py"} <= names
     assert not any(name.endswith((".onnx", ".gguf", ".wav")) or "tests/" in name for name in names)
-    asks = "from voicepipe.resources import *; print(browser_dir()); print(dashboards_dir())"
+    asks = "from voicepipe.resources import *; print(browser_dir()); print(dashboards_dir()); print(pictures_dir())"
     found = subprocess.run(
         [sys.executable, "-S", "-c", asks],
         cwd=tmp_path / "site",
@@ -42,4 +43,4 @@ def test_a_wheel_has_them_and_the_client(tmp_path: Path) -> None:
         text=True,
     ).stdout.split()
     site = tmp_path / "site" / "voicepipe"
-    assert [Path(one) for one in found] == [site / "browser", site / "dashboards"]
+    assert found == [str(site / "browser"), str(site / "dashboards"), "None"]

@@ -703,6 +703,19 @@ async def test_the_browser_client_is_served_with_get_and_head_only(site: Path) -
         assert (post.status, post.headers["allow"]) == (405, "GET, HEAD")
 
 
+async def test_pictures_are_shown_as_they_are_when_their_page_is_asked_for(tmp_path: Path) -> None:
+    async with house(settings=replace(SETTINGS, pictures=tmp_path)) as h:
+        assert b"no picture" in (await h.http("/experiments")).body
+        (tmp_path / "gap.svg").write_text("<svg/>")
+        assert b"experiments/gap.svg" in (await h.http("/experiments")).body
+        picture = await h.http("/experiments/gap.svg")
+        assert (picture.status, picture.headers["content-type"], picture.body) == (200, "image/svg+xml", b"<svg/>")
+        assert picture.headers["content-security-policy"].startswith("default-src 'none'")
+        assert (await h.http("/experiments/../secret.svg")).status == 404
+        moved = await h.http("/experiments/")
+        assert (moved.status, moved.headers["location"]) == (308, "../experiments")
+
+
 @pytest.mark.parametrize("size", [1, 100_000, 8_000_000])
 async def test_a_request_with_a_body_is_answered_and_its_body_read_over(size: int) -> None:
     async with house() as h:

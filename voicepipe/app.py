@@ -118,14 +118,16 @@ async def serving(
     tokens: frozenset[str] | Mapping[str, str] = frozenset(),
     metrics_token: str = "",
     web_files: Path | None = None,
+    pictures: Path | None = None,
     on_listening: Callable[[int], None] = lambda port: None,
     recorders: Recorders | None = None,
     api: Api | None = None,
 ) -> AsyncIterator[Serving]:
     """Listen, load, warm up, and serve while the block runs. Leaving it drains. `tokens` may be a mapping to the
-    names under which quotas know them; `metrics_token` is what /metrics asks for, "" is nothing. `recorders` are
-    told of every chunk and every turn, and of what core decides on; they may be closed after it. `api` is open as
-    long as there are engines with slots for texts.
+    names under which quotas know them; `metrics_token` is what /metrics asks for, "" is nothing. `web_files` is the
+    folder of the page, `pictures` that of what is shown at /experiments. `recorders` are told of every chunk and
+    every turn, and of what core decides on; they may be closed after it. `api` is open as long as there are engines
+    with slots for texts.
 
     Raises PortInUse before anything is loaded, then whatever `load` raises.
     """
@@ -181,7 +183,7 @@ async def serving(
     chance = random.Random()
     access = _access(config, tokens, metrics_token)
     server = VoiceServer(
-        _server_settings(config, access, web_files),
+        replace(_server_settings(config, access, web_files), pictures=pictures),
         handler,
         admission=admission,
         metrics=metrics,

@@ -1,4 +1,4 @@
-"""What the server answers over plain HTTP: health, readiness, metrics, and the browser client's files."""
+"""What the server answers over plain HTTP: health, readiness, metrics, the browser client's files, and pictures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from voicepipe.gallery import GALLERY_PATH, Gallery
 from voicepipe.gate import VOICE_PATH, Gate, Visit
 from voicepipe.lag import LagProbe
 from voicepipe.metrics import Metrics
@@ -27,12 +28,14 @@ class Pages:
         self,
         files: Mapping[str, Reply],
         *,
+        gallery: Gallery,
         gate: Gate,
         metrics: Metrics,
         lag: LagProbe,
         readiness: Callable[[], Readiness],
     ) -> None:
         self._files = files
+        self._gallery = gallery
         self._gate = gate
         self._metrics = metrics
         self._lag = lag
@@ -54,9 +57,12 @@ class Pages:
                 return self._ready()
             case "/metrics":
                 return self._counters(visit)
+            case path if path == f"{GALLERY_PATH}/":
+                moved = {"Location": f"..{GALLERY_PATH}"}
+                return error_reply(HTTPStatus.PERMANENT_REDIRECT, f"it is at {GALLERY_PATH}", moved)
             case path:
                 missing = error_reply(HTTPStatus.NOT_FOUND, "there is nothing here")
-                return self._files.get(path, missing)
+                return self._files.get(path) or self._gallery.reply(path) or missing
 
     def _health(self) -> Reply:
         lag_s = self._lag.last_s

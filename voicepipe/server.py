@@ -28,6 +28,7 @@ from voicepipe.connection import Connection, ConnectionClosed
 from voicepipe.core.admission import Admission, Grant, Refuse, SessionRequest
 from voicepipe.endings import GOOD, Ending, ending_of
 from voicepipe.errors import EnvironmentFailure, PortInUse
+from voicepipe.gallery import GALLERY_PATH, Gallery
 from voicepipe.gate import (
     DRAIN_RETRY_MS,
     AccessRules,
@@ -77,6 +78,8 @@ class ServerSettings:
     access: AccessRules = field(default_factory=AccessRules)
     web_files: Path | None = None
     """Folder of the browser client."""
+    pictures: Path | None = None
+    """Folder that is shown at /experiments."""
     tls: ssl.SSLContext | None = None
     send_timeout_s: float = 5.0
     """A client that does not take a message for so long is let go."""
@@ -124,6 +127,7 @@ class VoiceServer:
         self._ready = ready
         self._gate = Gate(settings.access)
         self._socket_class = socket_class(2 * settings.access.max_connections, unreadable, too_large)
+        self._gallery = Gallery(settings.pictures)
         self._pages: Pages | None = None
         self._sessions: dict[asyncio.Task[None], VoiceSocket] = {}
         self._empty = asyncio.Event()
@@ -139,6 +143,7 @@ class VoiceServer:
         settings = self._settings
         self._pages = Pages(
             load_web_files(settings.web_files),
+            gallery=self._gallery,
             gate=self._gate,
             metrics=self._metrics,
             lag=self.lag,
@@ -245,10 +250,12 @@ class VoiceServer:
 
     # --- requests
 
-    def _process_request(self, ws: ServerConnection, request: Request) -> Response | None:
+    async def _process_request(self, ws: ServerConnection, request: Request) -> Response | None:
         assert isinstance(ws, VoiceSocket) and self._pages is not None
         visit = ws.visit = visit_of(request, ws.peer)
         ws.arrived = asyncio.get_running_loop().time()
+        if visit.path.startswith(GALLERY_PATH):
+            await self._gallery.refresh()
         reply = self._pages.answer(visit)
         if reply is None:
             turned_away = self._gate.check(visit, self._crowd(ws), port=self.port, draining=self.draining.is_set())

@@ -52,3 +52,18 @@ def test_numbers() -> None:
         "-",
         "gpu",
     ]
+
+
+def test_of_many_measures_those_that_are_nothing_are_named_below() -> None:
+    """And have no column; of few, each has one."""
+    row: Row = {"arm": "a", **{f"m{at}": float(at % 2) for at in range(24)}}
+    text = table([row, row])
+    assert "m1 " in text and text.endswith("0 everywhere: " + "; ".join(f"m{at}" for at in range(0, 24, 2)))
+    assert "m0" in table([{"arm": "a", "m0": 0.0, "m1": 1.0}]) and "0 everywhere" not in table([{"m0": 0.0}])
+
+
+def test_every_block_begins_with_the_points() -> None:
+    """Numbers among them too, and also where they are nothing."""
+    row: Row = {"arm": "a", "load": 0.0, **{f"measure {at}": 1.5 for at in range(24)}}
+    blocks = table([row], ("arm", "load")).split("\n\n")
+    assert len(blocks) > 1 and all(block.split()[:2] == ["arm", "load"] for block in blocks)

@@ -114,6 +114,13 @@ def test_check_shows_policies_and_where_tokens_are_and_no_token(
     assert main(["serve", "--check", "--engines", "scripted", "--config", str(file)]) == 2
 
 
+def test_a_folder_of_pictures_that_is_not_there_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["serve", "--engines", "scripted", "--experiments", str(tmp_path / "gone"), "--check"]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
 def test_an_api_without_its_extra_names_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ from voicepipe.errors import ConfigError
 from voicepipe.ledgers import chunk_entry, turn_entry
 from voicepipe.sim.calibrate import Seen, calibrate, fitted
 from voicepipe.sim.scene import Scene, play
-from voicepipe.sim.service import load_service
+from voicepipe.sim.service import TALK, load_service
 
 
 def entry(kind: str, at: float, service_s: float, units: float, **more: Any) -> str:
@@ -98,8 +98,25 @@ def test_a_line_that_is_none_of_a_ledgers_is_named(line: str, message: str) -> N
 
 
 def test_too_short_a_ledger_is_refused() -> None:
-    with pytest.raises(ConfigError, match="fewer than 8 chunks of each of these: speak"):
-        calibrate([entry(kind, index, 0.1, 1.0) for index in range(20) for kind in ("final", "think")])
+    """With what is missing and how much of it, and how to come by it."""
+    lines = [entry(kind, index, 0.1, 1.0) for index in range(20) for kind in ("final", "think")]
+    lines += [entry("speak", 30.0 + index, 0.1, 1.0, variant="first") for index in range(3)]
+    with pytest.raises(ConfigError, match=r"5 more of speak \(3 seen\)\. To record more: voicepipe serve --ledger"):
+        calibrate(lines)
+
+
+def test_what_is_going_to_be_simulated_has_to_be_in_it() -> None:
+    """Each variant of it, where the ledger tells variants apart; and texts are recorded in another way."""
+    lines = ledger()
+    with pytest.raises(ConfigError) as caught:
+        calibrate(lines, needs=(*TALK, (WorkKind.GENERATE, "prefill")))
+    missing = "8 more of hear (none seen), 8 more of partial (none seen), 8 more of generate (prefill) (none seen)."
+    assert missing in caught.value.message and "/v1/chat/completions" in caught.value.message
+    lines += [entry(kind, 500.0 + index, 0.1, 1.0) for index in range(8) for kind in ("hear", "partial")]
+    assert not calibrate(lines, needs=TALK).lacks(TALK)
+    apart = [line.replace('"variant": ""', '"variant": "prefill"') for line in lines]
+    with pytest.raises(ConfigError, match=r"8 more of think \(decode\)"):
+        calibrate(apart, needs=TALK)
 
 
 def test_a_run_gives_the_model_back_that_it_was_made_with() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -9,8 +10,11 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
 
+from matplotlib import rc_context
+from matplotlib.transforms import Bbox
+
 from voicepipe.sim.experiment import Chart, Mark, Series
-from voicepipe.sim.pictures import draw, save
+from voicepipe.sim.pictures import STYLE, draw, save
 
 LINES = Chart(
     "A dedicated pool keeps the budget whatever else is asked for",
@@ -42,6 +46,7 @@ BARS = Chart(
     ),
     categories=("hold", "evict"),
 )
+SVG = "{http://www.w3.org/2000/svg}"
 LOGS = Chart(
     "On two logarithmic axes", "s", "ms", (Series("a", (1.0, 10.0), (1.0, 100.0)),), log_x=True, log_y=True
 )
@@ -49,7 +54,7 @@ LOGS = Chart(
 
 def texts(path: Path) -> list[str]:
     tree = ElementTree.parse(path)
-    return ["".join(node.itertext()).strip() for node in tree.iter("{http://www.w3.org/2000/svg}text")]
+    return ["".join(node.itertext()).strip() for node in tree.iter(f"{SVG}text")]
 
 
 def test_it_can_be_read_without_the_text_around_it(tmp_path: Path) -> None:
@@ -61,6 +66,20 @@ def test_it_can_be_read_without_the_text_around_it(tmp_path: Path) -> None:
             assert text in written, text
         for named in (*chart.series, *chart.marks):
             assert named.name in written
+
+
+def test_who_cannot_see_it_is_told_what_it_shows(tmp_path: Path) -> None:
+    """A title and a description of the whole picture, which its root element refers to."""
+    save([LINES, BARS], tmp_path / "a.svg", title="isolation: what < that?", about="Read it & see.")
+    root = ElementTree.parse(tmp_path / "a.svg").getroot()
+    title, about = root[0], root[1]
+    assert title.tag == f"{SVG}title" and title.text == "isolation: what < that?"
+    assert about.tag == f"{SVG}desc" and about.text is not None and about.text.startswith("Read it & see.")
+    for text in (LINES.title, LINES.x, LINES.y, "dedicated, shared, runs", "budget 200 ms", BARS.title):
+        assert text in about.text
+    assert root.get("role") == "img" and root.get("aria-labelledby") == f"{title.get('id')} {about.get('id')}"
+    save([LINES], tmp_path / "b.svg")
+    assert ElementTree.parse(tmp_path / "b.svg").getroot()[0].text == LINES.title
 
 
 def test_the_same_charts_are_the_same_bytes(tmp_path: Path) -> None:
@@ -88,18 +107,56 @@ def test_the_legend_lies_beside_the_data() -> None:
     assert (logs.get_xscale(), logs.get_yscale()) == ("log", "log")
 
 
+def test_names_of_marks_hide_no_curve() -> None:
+    """They stand in the legend; nothing is written over the data."""
+    figure = draw([LINES])
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    assert not axes.texts
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()][-2:] == ["budget 200 ms", "knee"]
+    assert legend.get_window_extent().x0 >= axes.get_window_extent().x1
+
+
+LONG = "shared engine, voice first, prompts in chunks, sessions admitted by the gradient of latency"
+
+
+def overlap(boxes: Sequence[Bbox]) -> bool:
+    return any(one.overlaps(other) for at, one in enumerate(boxes) for other in boxes[:at])
+
+
+@pytest.mark.parametrize("count", [2, 4, 6, 8])
+def test_names_of_places_do_not_run_into_each_other(count: int) -> None:
+    """However many there are side by side, in words of usual length."""
+    names = ("more reasoning: a pool for each shape", "as they are: one pool", "vision (prefill)", "hold") * 2
+    places = tuple(map(float, range(count)))
+    bars = Chart("Pools", "mix", "devices", (Series("a", places, places, kind="bars"),), categories=names[:count])
+    with rc_context(STYLE):
+        figure = draw([bars, bars])
+        figure.draw_without_rendering()
+    for axes in figure.axes:
+        assert not overlap([label.get_window_extent() for label in axes.get_xticklabels()])
+
+
+def test_many_long_names_lie_beside_bars_that_lie() -> None:
+    """From the top down, each with its whisker, and the measure is on the x axis."""
+    places = tuple(map(float, range(16)))
+    series = Series("late", places, places, tuple(y * 0.9 for y in places), tuple(y * 1.1 for y in places), "bars")
+    chart = Chart("Turns", "arm", "share of turns", (series,), categories=(LONG,) * 16, sideways=True)
+    with rc_context(STYLE):
+        figure = draw([chart, chart, chart])
+        figure.draw_without_rendering()
+    axes = figure.axes[0]
+    assert not overlap([label.get_window_extent() for label in axes.get_yticklabels()])
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("share of turns", "arm")
+    assert axes.get_ylim()[0] > axes.get_ylim()[1] and [bar.get_width() for bar in axes.patches] == list(places)
+
+
 def test_axes_begin_at_nothing() -> None:
     """A difference is not made to look larger than it is."""
     (axes,) = draw([LINES]).axes
     assert axes.get_ylim()[0] == 0.0
-
-
-def test_a_name_keeps_its_colour_on_every_chart_of_a_picture() -> None:
-    """The same arm looks the same."""
-    again = Chart("Again", "x", "y", (Series("shared", (0.0, 1.0), (1.0, 2.0)),))
-    first, second = draw([LINES, again]).axes
-    shared = next(line for line in first.lines if line.get_label() == "shared")
-    assert second.lines[0].get_color() == shared.get_color()
 
 
 def test_a_place_that_is_left_over_is_empty() -> None:

@@ -10,6 +10,8 @@ from voicepipe.sim.arms import TUNED, arm
 from voicepipe.sim.experiment import Setting
 from voicepipe.sim.played import Played
 from voicepipe.sim.scene import TextJobs, play
+from voicepipe.sim.shared import shared
+from voicepipe.sim.slots import Step
 from voicepipe.sim.voice_scenes import calm_scene, felt_ms, measures
 
 ENGINES = ("M0", "M1", "M2", "M3", "M4")
@@ -67,3 +69,17 @@ def test_too_many_tokens_are_refused_where_there_is_a_limit() -> None:
     with_limit, without = played("C2", TextJobs(2.0)), played("M2", TextJobs(2.0))
     assert with_limit.texts.refused >= without.texts.refused
     assert TUNED["C2"].queued_tokens is not None
+
+
+def test_steps_are_told_as_they_were_computed() -> None:
+    """One after the other, none of them empty, and as long together as the engine's share of the load."""
+    steps: list[tuple[float, float, Step]] = []
+    scene = replace(calm_scene(5, Setting(), 3.0, 60.0), texts=TextJobs(0.1), machine=shared(TUNED["M2"]))
+    quiet = play(scene)
+    found = play(replace(scene, machine=shared(TUNED["M2"], lambda *step: steps.append(step))))
+    assert found == quiet, "who listens changes nothing"
+    ends = [0.0]
+    for begin, end, step in steps:
+        assert begin >= ends[-1] - 1e-9 and end > begin and list(step.sequences)
+        ends.append(end)
+    assert 0.2 < sum(end - begin for begin, end, _ in steps) / sum(found.busy_s.values()) < 1.0

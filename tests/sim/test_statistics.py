@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import exp, inf
 from random import Random
 
 import pytest
@@ -12,6 +12,8 @@ from voicepipe.sim.statistics import (
     finite,
     interval,
     percentile,
+    poisson,
+    poisson_tail,
     t_975,
 )
 
@@ -54,3 +56,12 @@ def test_percentiles_by_rank() -> None:
     assert [percentile(values, share) for share in (0.01, 0.5, 0.99, 0.999, 1.0)] == [1.0, 50.0, 99.0, 100.0, 100.0]
     assert percentile([], 0.5) is None
     assert percentile([1.0, inf], 0.99) == inf and finite(inf) is None and finite(2.0) == 2.0
+
+
+def test_poisson_weights_and_tails() -> None:
+    """Against the closed forms, and the tail against what it leaves."""
+    assert poisson(2.0, 3) == pytest.approx([exp(-2.0), 2 * exp(-2.0), 2 * exp(-2.0), 4 / 3 * exp(-2.0)])
+    assert sum(poisson(7.0, 40)) == pytest.approx(1.0)
+    assert poisson_tail(0.3, 1) == pytest.approx(1.0 - exp(-0.3))
+    assert poisson_tail(5.0, 3) == pytest.approx(1.0 - sum(poisson(5.0, 2)))
+    assert poisson_tail(5.0, 0) == 1.0 and poisson(0.0, 2) == [1.0, 0.0, 0.0]

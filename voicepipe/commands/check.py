@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from voicepipe.commands.folders import check_file
-from voicepipe.commands.options import files_of
+from voicepipe.commands.options import files_of, pictures_of
 from voicepipe.commands.ready import is_local
 from voicepipe.commands.secrets import read_api_key, read_metrics_token, read_tokens
 from voicepipe.config import Config
@@ -26,6 +26,7 @@ def check(config: Config, environ: Mapping[str, str]) -> None:
     read_tokens(config, environ)
     read_metrics_token(config, environ)
     read_api_key(config, environ)
+    pictures_of(config)
     files = files_of(config)
     check_different(files)
     for option, path in files.items():

@@ -38,6 +38,7 @@ FLAGS = {
     "ledger": "files.ledger",
     "trace": "files.trace",
     "record": "files.record",
+    "experiments": "experiments",
 }
 """What the command line calls an option, and its key in the configuration."""
 FLAG_OF = {key: f"--{name.replace('_', '-')}" for name, key in FLAGS.items()}
@@ -199,6 +200,16 @@ def _put(values: dict[str, object], key: str, value: object) -> None:
 def files_of(config: Config) -> dict[str, Path | None]:
     """The files that are to be written, by option."""
     return {FLAG_OF[f"files.{name}"]: Path(path) if path else None for name, path in asdict(config.files).items()}
+
+
+def pictures_of(config: Config) -> Path | None:
+    """The folder that is to be shown, if one is named. Raises ConfigError."""
+    if not config.experiments:
+        return None
+    folder = Path(config.experiments)
+    if not folder.is_dir():
+        raise ConfigError(f"experiments (--experiments): there is no folder {folder}", field="experiments")
+    return folder
 
 
 def recorders_of(config: Config) -> AbstractContextManager[Recorders]:

@@ -7,20 +7,33 @@ from collections.abc import Iterable, Sequence
 from voicepipe.sim.experiment import Row, Value
 
 WIDTH = 116
+MANY = 20
+"""Columns."""
 SEEDS = "seeds"
 """The same for all rows: told once, and no column."""
 _BOUNDS = ("_low", "_high")
 
 
-def table(rows: Sequence[Row], width: int = WIDTH) -> str:
-    """In blocks one below the other where it is too wide, each of which begins with what the points are."""
+def table(rows: Sequence[Row], points: Sequence[str] = (), width: int = WIDTH) -> str:
+    """In blocks one below the other where it is too wide, each of which begins with what the points are: the
+    columns that are named, or those that are words. Of many measures those that are nothing in every row are named
+    below instead."""
     if not rows:
         return "no rows"
     names = list(dict.fromkeys(name for row in rows for name in row))
     shown = [name for name in names if name != SEEDS and not _is_bound(name, names)]
+    if len(shown) <= MANY:
+        return _blocks_of(rows, shown, points, width)
+    nothing = [name for name in shown if name not in points and all(row.get(name) == 0.0 for row in rows)]
+    blocks = _blocks_of(rows, [name for name in shown if name not in nothing], points, width)
+    return f"{blocks}\n\n0 everywhere: {'; '.join(nothing)}" if nothing else blocks
+
+
+def _blocks_of(rows: Sequence[Row], shown: Sequence[str], points: Sequence[str], width: int) -> str:
     cells = {name: [name, *(cell(row, name) for row in rows)] for name in shown}
     widths = {name: max(map(len, column)) for name, column in cells.items()}
-    keys = [name for name in shown if isinstance(rows[0].get(name), str)] or shown[:1]
+    keys = [name for name in shown if name in points]
+    keys = keys or [name for name in shown if isinstance(rows[0].get(name), str)] or list(shown[:1])
     return "\n\n".join(
         "\n".join(_line(cells, widths, block, at) for at in range(len(rows) + 1))
         for block in _blocks(keys, [name for name in shown if name not in keys], widths, width)

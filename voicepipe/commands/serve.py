@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, get_args
 from voicepipe.app import Serving, serving
 from voicepipe.commands.check import all_remarks, check, effective
 from voicepipe.commands.engines import loader_of, model_store
-from voicepipe.commands.options import DEFAULTS, add_engines, config_of, recorders_of
+from voicepipe.commands.options import DEFAULTS, add_engines, config_of, path_of, pictures_of, recorders_of
 from voicepipe.commands.ready import authority, ready_text
 from voicepipe.commands.secrets import read_metrics_token, read_tokens
 from voicepipe.config import Config, PolicyName
@@ -22,7 +22,7 @@ from voicepipe.engines.base import Engines
 from voicepipe.errors import MissingExtra
 from voicepipe.metrics import leave_out_created
 from voicepipe.recorders import Recorders
-from voicepipe.resources import browser_dir
+from voicepipe.resources import browser_dir, pictures_dir
 from voicepipe.signals import (
     next_one_ends,
     on_signals,
@@ -64,6 +64,13 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         type=int,
         metavar="N",
         help="serve OpenAI's /v1/chat/completions there, beside the sessions and out of their way (default none)",
+    )
+    parser.add_argument(
+        "--experiments",
+        type=path_of,
+        metavar="DIR",
+        help="show the pictures of this folder, SVG and PNG, at /experiments, with captions.toml as their captions "
+        "(default: those of the documentation, in a checkout)",
     )
     parser.add_argument(
         "--check",
@@ -148,6 +155,7 @@ async def serve_until_told(
             tokens=secrets.tokens,
             metrics_token=secrets.metrics_token,
             web_files=browser_dir(),
+            pictures=pictures_of(config) or pictures_dir(),
             on_listening=listening,
             recorders=recorders,
             api=api,

@@ -9,24 +9,28 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from voicepipe.commands.folders import make_folder
 from voicepipe.commands.options import path_of
 from voicepipe.commands.rows import table
-from voicepipe.errors import ConfigError, MissingExtra, UsageError
+from voicepipe.errors import ConfigError, MissingExtra, UsageError, VoicepipeError
 from voicepipe.sim.calibrate import calibrate
-from voicepipe.sim.experiment import Chart, Experiment, Setting
+from voicepipe.sim.experiment import Chart, Experiment, Input, Setting
 from voicepipe.sim.experiments import NAMES, find
 from voicepipe.sim.golden import golden
 from voicepipe.sim.runner import Results, sweep
-from voicepipe.sim.service import load_service, save_service
+from voicepipe.sim.service import Need, load_service, need_in_words, save_service
 
 ALL = "all"
 MOST_SEEDS = 1000
 _BAR = 30
-Save = Callable[[Sequence[Chart], Path], None]
+
+
+class Save(Protocol):
+    def __call__(self, charts: Sequence[Chart], path: Path, *, title: str, about: str) -> None: ...
 
 
 def add_simulate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
@@ -64,9 +68,10 @@ def add_simulate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument(
         "--service",
-        default=Setting().service,
+        type=_name,
         metavar="NAME|FILE",
-        help="what chunks take: a built-in machine, or a file of --calibrate (default %(default)s)",
+        help="what chunks take, in experiments with voice: a built-in machine, or a file of --calibrate "
+        f"(default {Setting().service})",
     )
     parser.add_argument(
         "--calibrate",
@@ -75,13 +80,20 @@ def add_simulate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="instead: what they took in a real run (serve --ledger LEDGER); kept as LEDGER.service.json",
     )
     parser.add_argument(
-        "--shapes", default="", metavar="F.toml", help="shapes of work of your own, instead of the five (fleet)"
+        "--shapes", type=path_of, metavar="F.toml", help="shapes of work of your own, instead of the five (fleet)"
     )
     parser.add_argument(
-        "--trace", default="", metavar="F.jsonl", help="arrivals that were recorded, instead of random ones (fleet)"
+        "--trace",
+        type=path_of,
+        metavar="F.jsonl",
+        help="arrivals that were recorded, instead of random ones (fleet); docs/simulator.md shows both forms",
     )
     parser.set_defaults(run=_simulate)
     return parser
+
+
+def _name(text: str) -> str:
+    return str(path_of(text))
 
 
 def _seed(text: str) -> int:
@@ -100,9 +112,7 @@ def _count(text: str) -> int:
 class _Asked:
     """What holds for every experiment of this command."""
 
-    setting: Setting
     seed: int
-    seeds: int | None
     processes: int
     as_json: bool
     plot: Path | None
@@ -115,27 +125,68 @@ def _simulate(args: argparse.Namespace) -> int:
         return _list()
     if args.name is None:
         raise UsageError("which experiment? voicepipe simulate --list names them", field="name")
-    names = NAMES if args.name == ALL else (args.name,)
-    experiments = [find(name) for name in names]
-    save = _drawing(args.plot, is_folder=args.name == ALL)
-    service = args.service if args.calibrate is None else _calibrated(args.calibrate)
-    load_service(service)  # whatever is wrong with it is told before anything is run
-    setting = Setting(full=args.full, service=service, shapes=args.shapes, trace=args.trace)
-    processes = args.processes or os.cpu_count() or 1
-    asked = _Asked(setting, args.seed, args.seeds, processes, args.json, args.plot, save)
-    for experiment in experiments:
-        plot = args.plot / f"{experiment.name}.svg" if args.plot is not None and args.name == ALL else args.plot
-        _run(experiment, asked, plot)
+    is_all = args.name == ALL
+    experiments = [find(name) for name in (NAMES if is_all else (args.name,))]
+    _check_inputs(args, experiments)
+    save = _drawing(args.plot, is_folder=is_all)
+    setting = Setting(
+        full=args.full,
+        service=_service(args, experiments),
+        shapes=str(args.shapes or ""),
+        trace=str(args.trace or ""),
+    )
+    asked = _Asked(args.seed, args.processes or os.cpu_count() or 1, args.json, args.plot, save)
+    # whatever is wrong with a file is told before anything is run
+    several = [
+        Results(one, setting, range(args.seed, args.seed + (args.seeds or one.seeds))) for one in experiments
+    ]
+    for results in several:
+        plot = args.plot / f"{results.experiment.name}.svg" if args.plot is not None and is_all else args.plot
+        _run(results, asked, plot)
     return 0
 
 
-def _calibrated(ledger: Path) -> str:
+def _check_inputs(args: argparse.Namespace, experiments: Sequence[Experiment]) -> None:
+    """A file that nobody would read is refused. Raises ConfigError."""
+    options: dict[str, Input] = {
+        "--service": "service",
+        "--calibrate": "service",
+        "--shapes": "shapes",
+        "--trace": "trace",
+    }
+    for option, what in options.items():
+        given = getattr(args, option.removeprefix("--")) is not None
+        if given and not any(what in experiment.reads for experiment in experiments):
+            readers = ", ".join(name for name in NAMES if what in find(name).reads)
+            name = experiments[0].name
+            raise ConfigError(f"{option}: {name} makes no use of it; those that do: {readers}", field=option)
+    if args.service is not None and args.calibrate is not None:
+        raise ConfigError("--service and --calibrate: one of them says what chunks take", field="--calibrate")
+
+
+def _service(args: argparse.Namespace, experiments: Sequence[Experiment]) -> str:
+    """Name or path of a model that has costs of all that is going to be simulated. Raises ConfigError."""
+    needs = tuple(dict.fromkeys(need for one in experiments for need in one.needs))
+    if args.calibrate is not None:
+        return _calibrated(args.calibrate, needs)
+    name = Setting().service if args.service is None else str(args.service)
+    lacking = load_service(name).lacks(needs)
+    if lacking:
+        which = ", ".join(one.name for one in experiments if set(lacking) & set(one.needs))
+        kinds = ", ".join(map(need_in_words, lacking))
+        raise ConfigError(f"--service {name}: no costs of {kinds}, which {which} needs", field="costs")
+    return name
+
+
+def _calibrated(ledger: Path, needs: Sequence[Need]) -> str:
     """The path of the service model that the ledger gives; said on stderr. Raises ConfigError."""
     try:
         with ledger.open("rb") as lines:
-            model = calibrate(lines, name=ledger.stem)
+            model = calibrate(lines, name=ledger.stem, needs=needs)
     except OSError as exc:
         raise ConfigError(f"--calibrate {ledger}: {exc.strerror}", field="--calibrate") from None
+    except ConfigError as exc:
+        raise ConfigError(f"--calibrate {ledger}: {exc.message}", field=exc.field) from None
     kept = ledger.with_name(f"{ledger.name}.service.json")
     save_service(model, kept)
     print(f"voicepipe: what chunks took in {ledger} is kept as {kept}", file=sys.stderr, flush=True)
@@ -177,15 +228,20 @@ def _drawing(plot: Path | None, *, is_folder: bool) -> Save | None:
     return save
 
 
-def _run(experiment: Experiment, asked: _Asked, plot: Path | None) -> None:
-    """What is done is told, whatever ends it."""
-    seeds = range(asked.seed, asked.seed + (asked.seeds or experiment.seeds))
-    results = Results(experiment, asked.setting, seeds)
-    with _Bar(experiment.name) if sys.stderr.isatty() else nullcontext(_no_bar) as progress:
+def _run(results: Results, asked: _Asked, plot: Path | None) -> None:
+    """What is done is told, whatever ends it; an error before the first point is whole is all that is told."""
+    bar = _Bar(results.experiment.name) if sys.stderr.isatty() else nullcontext(_no_bar)
+    with bar as progress:
         try:
             sweep(results, processes=asked.processes, progress=progress)
-        finally:
+        except VoicepipeError:
+            if results.rows():
+                _tell(results, asked, plot)
+            raise
+        except BaseException:
             _tell(results, asked, plot)
+            raise
+    _tell(results, asked, plot)
 
 
 def _tell(results: Results, asked: _Asked, plot: Path | None) -> None:
@@ -197,13 +253,24 @@ def _tell(results: Results, asked: _Asked, plot: Path | None) -> None:
         found = {"experiment": experiment.name, "seed": asked.seed, "rows": rows, "golden": golden()}
         print(msgspec.json.encode(found).decode(), flush=True)
     else:
-        seeds = f"Means over seeds {results.seeds[0]} to {results.seeds[-1]}, ± half of a 95 % interval."
-        print(f"{experiment.name}: {experiment.question}\n\n{table(rows)}\n\n{seeds}\n", flush=True)
+        points = tuple(dict.fromkeys(name for point in results.points for name in point))
+        told = table(rows, points)
+        print(f"{experiment.name}: {experiment.question}\n\n{told}\n\n{_about(results)}\n", flush=True)
     if rows and plot is not None and asked.save is not None:
+        charts = (*experiment.charts(rows), *experiment.shown(asked.seed, results.setting))
+        title = f"{experiment.name}: {experiment.question}"
         try:
-            asked.save(experiment.charts(rows), plot)
+            asked.save(charts, plot, title=title, about=experiment.explanation)
         except OSError as exc:
             raise ConfigError(f"--plot {plot}: {exc.strerror}", field="--plot") from None
+
+
+def _about(results: Results) -> str:
+    """What the figures are of."""
+    first, last = results.seeds[0], results.seeds[-1]
+    if first == last:
+        return f"Seed {first} alone, which gives no interval; --seeds 5 gives one."
+    return f"Means over seeds {first} to {last}, ± half of a 95 % interval."
 
 
 def _no_bar(done: int, of: int) -> None:

@@ -282,6 +282,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The file that holds the bearer token for /metrics; white space around it does not count. The environment
     variable VOICEPIPE_METRICS_TOKEN goes before it. Where there is one, /metrics is served to whoever shows it,
     from everywhere, and to nobody else. "" is none."""
+    experiments: str = ""
+    """Folder whose pictures (SVG and PNG, captions in its captions.toml) are shown at /experiments. "" is that of
+    the documentation in a checkout, and else none."""
     engines: EnginesConfig = EnginesConfig()
     limits: LimitsConfig = LimitsConfig()
     files: FilesConfig = FilesConfig()

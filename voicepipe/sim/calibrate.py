@@ -18,7 +18,7 @@ from voicepipe.core.endpoint import RATE_HZ
 from voicepipe.core.events import WorkKind
 from voicepipe.errors import ConfigError
 from voicepipe.sim.ears import Ears
-from voicepipe.sim.service import Cost, Manner, ServiceModel
+from voicepipe.sim.service import Cost, Manner, Need, ServiceModel, need_in_words
 
 LEAST = 8
 """Chunks of a kind and variant from which on it has a line of its own."""
@@ -27,6 +27,13 @@ MOST = 4000
 QUANTILES = 100
 ROUNDS = 25
 SEEN_S = 1e-9
+_ANY: Sequence[Need] = ((WorkKind.FINAL, ""), (WorkKind.THINK, ""), (WorkKind.SPEAK, ""))
+"""Without these there is no conversation; any variant of them will do."""
+_HOW = (
+    "To record more: voicepipe serve --ledger F.jsonl, and voicepipe talk with a dozen questions whose answers "
+    "have several sentences"
+)
+_HOW_TEXTS = "; with --api-port, and as many texts at once as it has slots, posted to /v1/chat/completions"
 _REPLY_READS = (WorkKind.WARM, WorkKind.THINK)
 
 
@@ -49,10 +56,15 @@ class _Chunk(NamedTuple):
 
 
 def calibrate(
-    lines: Iterable[str | bytes], *, name: str = "calibrated", manner: Manner | None = None
+    lines: Iterable[str | bytes],
+    *,
+    name: str = "calibrated",
+    manner: Manner | None = None,
+    needs: Sequence[Need] = (),
 ) -> ServiceModel:
     """`lines`: of a ledger, one JSON object each. `manner`: how the engines cut their work, where the ledger does
-    not show it. Raises ConfigError where a line is none of a ledger's, or too few chunks are in it."""
+    not show it. `needs`: what is going to be simulated. Raises ConfigError where a line is none of a ledger's, or
+    too few chunks are in it: of what and how many more, and how they are recorded."""
     chunks: list[_Chunk] = []
     turns: list[Mapping[str, Any]] = []
     for number, line in enumerate(lines, 1):
@@ -61,11 +73,9 @@ def calibrate(
             chunks.append(_chunk(number, entry))
         elif "verdict" in entry:
             turns.append(entry)
-    costs = tuple(_costs(chunks))
-    missing = {WorkKind.FINAL, WorkKind.THINK, WorkKind.SPEAK} - {cost.kind for cost in costs}
-    if missing:
-        names = ", ".join(sorted(kind.value for kind in missing))
-        raise ConfigError(f"the ledger has fewer than {LEAST} chunks of each of these: {names}", field="ledger")
+    seen = _seen(chunks)
+    _check_enough(seen, needs or _ANY)
+    costs = tuple(_costs(seen))
     lanes = {chunk.kind: chunk.lane for chunk in chunks}
     device = lanes[WorkKind.SPEAK]
     begin_s, end_s = _hand_offs([chunk for chunk in chunks if chunk.lane == device])
@@ -111,12 +121,38 @@ def _chunk(number: int, entry: Mapping[str, Any]) -> _Chunk:
 # what chunks take
 
 
-def _costs(chunks: Iterable[_Chunk]) -> Iterator[Cost]:
-    seen: dict[tuple[WorkKind, str], list[Seen]] = defaultdict(list)
+def _seen(chunks: Iterable[_Chunk]) -> Mapping[Need, Sequence[Seen]]:
+    """By kind and variant, of what ran to its end and had something to do."""
+    seen: dict[Need, list[Seen]] = defaultdict(list)
     for chunk in chunks:
         if chunk.whole and chunk.units:
             kind: WorkKind = WorkKind.THINK if chunk.kind is WorkKind.WARM else chunk.kind
             seen[kind, chunk.variant].append(Seen(chunk.units, chunk.context, chunk.finished - chunk.started))
+    return seen
+
+
+def _check_enough(seen: Mapping[Need, Sequence[Seen]], needs: Sequence[Need]) -> None:
+    """Chunks without a variant stand for all of their kind; of `_ANY`, each variant does."""
+    few = []
+    for need in needs:
+        kind, variant = need
+        counts = [len(samples) for (one, other), samples in seen.items() if one is kind and other in (variant, "")]
+        if needs is _ANY:
+            counts = [len(samples) for (one, _), samples in seen.items() if one is kind]
+        most = max(counts, default=0)
+        if most < LEAST:
+            few.append(f"{LEAST - most} more of {need_in_words(need)} ({most or 'none'} seen)")
+    if few:
+        texts = any(kind is WorkKind.GENERATE for kind, _ in needs)
+        how = _HOW_TEXTS if texts else ""
+        raise ConfigError(
+            f"too few chunks to calibrate by, at least {LEAST} whole ones of each kind are needed: "
+            f"{', '.join(few)}. {_HOW}{how}",
+            field="ledger",
+        )
+
+
+def _costs(seen: Mapping[Need, Sequence[Seen]]) -> Iterator[Cost]:
     for (kind, variant), samples in sorted(seen.items()):
         if len(samples) >= LEAST:
             yield fitted(kind, variant, samples)

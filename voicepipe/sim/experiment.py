@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import pairwise
+from typing import Literal, get_args
+
+from voicepipe.sim.service import Need
 
 Value = str | float | int | None
 Point = Mapping[str, str | float]
@@ -30,9 +33,12 @@ class Setting:
     service: str = "gpu"
     """Where chunks take their time from: a model of service times by name, or the path of a calibrated one."""
     shapes: str = ""
-    """Path of a TOML file with shapes of work, instead of those that come along (`fleet`)."""
+    """Path of a TOML file with shapes of work, instead of those that come along (`fleet`); "" for none."""
     trace: str = ""
     """Path of a file with arrivals, a JSON object a line, instead of those made by chance (`fleet`)."""
+
+
+Kind = Literal["line", "points", "stack", "bars", "spans"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +49,9 @@ class Series:
     lows: tuple[float, ...] = ()
     highs: tuple[float, ...] = ()
     """A band of confidence; none where they are empty."""
-    kind: Literal["line", "points", "stack", "bars"] = "line"
-    """`stack` and `bars` share the x of the others of their kind, side by side or one on the other."""
+    kind: Kind = "line"
+    """`stack` and `bars` share the x of the others of their kind, side by side or one on the other. `spans` last
+    from `lows` to `highs`, and `ys` are the places that they lie in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,8 @@ class Mark:
     axis: Literal["x", "y"]
     value: float
     name: str
+    of: str = ""
+    """The series that it belongs to, whose colour it has; "" for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,17 @@ class Chart:
     log_y: bool = False
     categories: tuple[str, ...] = ()
     """Names of the places 0, 1, 2, ... on the x axis, instead of numbers."""
+    sideways: bool = False
+    """The places are on the y axis, from the top down, and bars lie; so do spans."""
+
+
+Input = Literal["service", "shapes", "trace"]
+"""Fields of a setting that name files."""
+
+
+def no_more(seed: int, setting: Setting) -> Sequence[Chart]:
+    """The rows say all."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +103,18 @@ class Experiment:
     """(point, seed, setting); the same arguments give the same measures."""
     charts: Callable[[Sequence[Row]], Sequence[Chart]]
     seeds: int = 5
+    reads: frozenset[Input] = frozenset()
+    """What of a setting it makes use of; whatever else is asked for is refused."""
+    needs: tuple[Need, ...] = ()
+    """Chunks that a service model must have costs of."""
+    shown: Callable[[int, Setting], Sequence[Chart]] = no_more
+    """(seed, setting): further charts, of a run that is shown as it was, and not measured."""
+
+    def __post_init__(self) -> None:
+        assert self.reads <= set(get_args(Input)), self.name
 
 
-def series_of(
-    rows: Sequence[Row], by: str, x: str, y: str, kind: Literal["line", "points", "stack", "bars"] = "line"
-) -> tuple[Series, ...]:
+def series_of(rows: Sequence[Row], by: str, x: str, y: str, kind: Kind = "line") -> tuple[Series, ...]:
     """One series for each value of `by`, in the order of the rows; rows without a `y` are left out."""
     found: dict[str, list[Row]] = {}
     for row in rows:
@@ -101,3 +128,11 @@ def series_of(
         Series(name, column(of, x), column(of, y), column(of, f"{y}_low"), column(of, f"{y}_high"), kind)
         for name, of in found.items()
     )
+
+
+def crossing(xs: Sequence[float], ys: Sequence[float], level: float) -> float | None:
+    """Where a line that is given by its points first reaches `level` from below; None where it does not."""
+    for (left, low), (right, high) in pairwise(zip(xs, ys, strict=True)):
+        if low < level <= high:
+            return left + (right - left) * (level - low) / (high - low)
+    return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from voicepipe.core.demand import DemandSnapshot
 from voicepipe.core.events import Timing, TurnRecord, Verdict, Work
 from voicepipe.sim.caller import Call, Utterance
 
@@ -27,6 +28,8 @@ class Asked:
     """Of its turn; None where there was none: its session was refused, or it ran into the turn before it."""
     refused: str = ""
     """Why its session was refused; "" where it was not."""
+    clause_words: int | None = None
+    """Of the first clause that was spoken to answer it; None where none was."""
 
     @property
     def end(self) -> float:
@@ -85,6 +88,8 @@ class Played:
     """Every call that was refused in that time."""
     admitted: int
     """Calls in that time."""
+    let_in: frozenset[int]
+    """Their numbers, and those of the calls that were let in before."""
     most_sessions: int
     sessions_s: float
     """Time that sessions spent in the server, in all of the run."""
@@ -99,6 +104,8 @@ class Played:
     """That are still held in the end; all 0."""
     correction: float | None
     """Of the policy `deadline` in the end: what happened over what was predicted."""
+    demand: DemandSnapshot | None
+    """With `Scene.watches`: what sessions asked of the device, as admission measures it."""
     level_changes: int
     """Of the overload."""
     events: int
@@ -106,14 +113,19 @@ class Played:
     """With `Scene.keeps_chunks`: each that has run, its times and its lane."""
 
 
-def became(number: int, call: Call, records: Sequence[TurnRecord]) -> list[Asked]:
-    """Of each question of a call that was let in."""
-    return [
-        Asked(number, index, said, None, FORESEEN)
-        if index in call.unasked
-        else Asked(number, index, said, _turn_of(said, records))
-        for index, said in enumerate(call.said)
-    ]
+def became(
+    number: int, call: Call, records: Sequence[TurnRecord], clauses: Mapping[int, int] | None = None
+) -> list[Asked]:
+    """Of each question of a call that was let in. `clauses`: words of first clauses, by turn."""
+    found = []
+    for index, said in enumerate(call.said):
+        if index in call.unasked:
+            found.append(Asked(number, index, said, None, FORESEEN))
+            continue
+        turn = _turn_of(said, records)
+        words = None if turn is None or clauses is None else clauses.get(turn.turn)
+        found.append(Asked(number, index, said, turn, clause_words=words))
+    return found
 
 
 def refused(number: int, call: Call, reason: str) -> list[Asked]:

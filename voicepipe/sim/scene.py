@@ -9,7 +9,7 @@ slack. What is not simulated stands in docs/design.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from voicepipe.config import (
@@ -93,6 +93,10 @@ class Scene:
     habits: Habits = Habits()  # noqa: RUF009 - a value
     calls: tuple[Call, ...] | None = None
     """Instead of drawn ones."""
+    only: frozenset[int] | None = None
+    """Calls that come, by number; None: all of them."""
+    answered: frozenset[int] = frozenset()
+    """Calls, by number, of which no turn is refused, whatever `enforcement` says."""
     service: ServiceModel = field(default_factory=lambda: load_service("gpu"))
     machine: MakeMachine = SchedulerMachine
     pool: LlmPool = "dedicated"
@@ -115,6 +119,8 @@ class Scene:
     frame_s: float = 0.4
     """Of audio, that is sent at a time: a server's 0.02 s are twenty times as many events, and change nothing but
     when the last of a reply is sent."""
+    watches: bool = False
+    """`Played.demand` has what sessions asked of the device."""
     keeps_chunks: bool = False
     """`Played.chunks` has what every chunk took."""
 
@@ -169,6 +175,7 @@ class _Stage:
         """Sessions that are under way: number of the call and session, by lease."""
         self._asked: list[Asked] = []
         self._refused: list[Refused] = []
+        self._let_in: set[int] = set()
         self._chunks: list[tuple[Work, Timing, str]] = []
         self._admitted = self._most = self._turns = self._events = 0
         self._sessions_s = 0.0
@@ -177,7 +184,7 @@ class _Stage:
         scene, timeline = self._scene, self._timeline
         end = self._end + END_S
         for number, call in enumerate(calls_of(scene)):
-            if call.at >= end:
+            if call.at >= end or (scene.only is not None and number not in scene.only):
                 continue
             timeline.at(call.at, lambda number=number, call=call: self._arrive(number, call))  # type: ignore[misc]
         if scene.texts is not None:
@@ -203,15 +210,21 @@ class _Stage:
                 self._refused.append(Refused(number, now, reason, retry_ms, len(self._talks)))
             return
         assert not isinstance(decision, Wait), "there is no waiting room"
+        self._let_in.add(number)
         lease, ident = decision.lease_id, f"s{number}"
         self._admitted += counts
         self._demand.on_joined(ident)
         self._house.leases["session"] += 1
-        talk = Talk(self._house, ident, call)
+        talk = Talk(self._house_of(number), ident, call)
         self._talks[lease] = (number, talk)
         self._most = max(self._most, len(self._talks))
         talk.open()
         self._timeline.at(call.end, lambda: self._hang_up(lease))
+
+    def _house_of(self, number: int) -> House:
+        if number not in self._scene.answered:
+            return self._house
+        return replace(self._house, settings=replace(self._house.settings, enforce=False))
 
     def _hang_up(self, lease: int) -> None:
         if lease not in self._talks:
@@ -221,7 +234,7 @@ class _Stage:
         talk.close()
         self._sessions_s += now - talk.call.at
         self._turns += len(talk.records)
-        self._asked += became(number, talk.call, talk.records)
+        self._asked += became(number, talk.call, talk.records, talk.clauses)
         self._demand.on_left(talk.ident)
         self._admission.on_end(lease, now)
         self._house.leases["session"] -= 1
@@ -255,7 +268,8 @@ class _Stage:
 
     def _observe(self) -> Callable[[Work, Timing, str], None]:
         """What nobody asks for is not kept: only one policy looks at what sessions need."""
-        watches, keeps = isinstance(self._policy, DeadlinePolicy), self._scene.keeps_chunks
+        keeps = self._scene.keeps_chunks
+        watches = self._scene.watches or isinstance(self._policy, DeadlinePolicy)
 
         def observe_chunk(work: Work, timing: Timing, lane: str) -> None:
             if watches:
@@ -299,6 +313,7 @@ class _Stage:
             asked=tuple(sorted(counted, key=lambda asked: (asked.call, asked.number))),
             refused=tuple(self._refused),
             admitted=self._admitted,
+            let_in=frozenset(self._let_in),
             most_sessions=self._most,
             sessions_s=self._sessions_s,
             turns=self._turns,
@@ -307,6 +322,7 @@ class _Stage:
             ran_s=end,
             leases=dict(self._house.leases),
             correction=policy.calibration.factor if isinstance(policy, DeadlinePolicy) else None,
+            demand=self._demand.snapshot() if scene.watches else None,
             level_changes=self._overload.snapshot().changes,
             events=self._timeline.happened,
             chunks=tuple(self._chunks),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from voicepipe.config import ScriptedConfig
-from voicepipe.core.background import TextSettings
+from voicepipe.core.background import TextSettings, text_variant
 from voicepipe.core.events import Load, WorkKind
 from voicepipe.errors import ConfigError
 from voicepipe.sim.draws import drawn
@@ -37,6 +37,31 @@ Ratios = Annotated[tuple[Positive, ...], Meta(min_length=1)]
 TEXTS = TextSettings(model="")
 """As the server has them."""
 PRESETS = Path(__file__).parent / "presets"
+
+
+Need = tuple[WorkKind, str]
+"""A kind of chunk, and a variant of it."""
+TALK: tuple[Need, ...] = (
+    (WorkKind.HEAR, ""),
+    (WorkKind.PARTIAL, ""),
+    (WorkKind.FINAL, ""),
+    (WorkKind.THINK, "prefill"),
+    (WorkKind.THINK, "decode"),
+    (WorkKind.SPEAK, "first"),
+    (WorkKind.SPEAK, "later"),
+)
+"""What conversations consist of."""
+WRITING: tuple[Need, ...] = (
+    (WorkKind.GENERATE, "split"),
+    (WorkKind.GENERATE, "prefill"),
+    *((WorkKind.GENERATE, text_variant(rows)) for rows in range(1, TEXTS.slots + 1)),
+)
+"""What texts that nobody waits to hear consist of, a slot for each of them."""
+
+
+def need_in_words(need: Need) -> str:
+    kind, variant = need
+    return f"{kind.value} ({variant})" if variant else kind.value
 
 
 class Cost(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -111,9 +136,13 @@ class ServiceModel(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """Raises ConfigError where the model has none."""
         found = self.find(kind, variant)
         if found is None:
-            what = f"{kind.value} ({variant})" if variant else kind.value
+            what = need_in_words((kind, variant))
             raise ConfigError(f"the service model {self.name!r} has no costs of {what} chunks", field="costs")
         return found
+
+    def lacks(self, needs: Iterable[Need]) -> list[Need]:
+        """Of those, what it has no costs of."""
+        return [need for need in needs if self.find(*need) is None]
 
     def find(self, kind: WorkKind, variant: str) -> Cost | None:
         """The variant's own, else the kind's; WARM is priced as THINK, and a cold decode step as any other."""
@@ -226,7 +255,10 @@ def load_service(name_or_path: str) -> ServiceModel:
         raise ConfigError(f"{path}: {exc.strerror or exc}") from exc
     except (ValueError, RecursionError) as exc:  # also of JSON, TOML and UTF-8
         raise ConfigError(f"{path} is no {path.suffix[1:].upper()} that can be read: {exc}") from exc
-    return parse_service(values)
+    try:
+        return parse_service(values)
+    except ConfigError as exc:
+        raise ConfigError(f"{path}: {exc.message}", field=exc.field) from None
 
 
 def save_service(model: ServiceModel, path: Path) -> None:

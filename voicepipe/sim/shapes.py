@@ -7,6 +7,7 @@ tool runs. Every turn shows the model a prefix that all sessions share, the sess
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
@@ -91,6 +92,11 @@ def parse_shapes(text: str) -> dict[str, Shape]:
         raise ConfigError(f"shapes: not TOML: {exc}", field="shapes") from None
     if not values:
         raise ConfigError("shapes: expected a table for each shape, such as [chat]", field="shapes")
+    for name in values:
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"shapes: expected names of up to 40 letters, digits, - and _, got {name!r}", field="shapes"
+            )
     return {name: _shape(name, table) for name, table in values.items()}
 
 
@@ -99,6 +105,7 @@ def shipped_shapes() -> dict[str, Shape]:
     return parse_shapes(files("voicepipe.sim").joinpath("shapes.toml").read_text(encoding="utf-8"))
 
 
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _KEYS = (
     "about",
     "requests_s",

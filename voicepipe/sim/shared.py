@@ -34,13 +34,18 @@ TEXTS = "texts"
 _THINKS = frozenset({WorkKind.WARM, WorkKind.THINK})
 
 
-def shared(rules: Rules) -> MakeMachine:
-    return lambda site: SharedMachine(site, rules)
+OnStep = Callable[[float, float, Step], None]
+
+
+def shared(rules: Rules, on_step: OnStep | None = None) -> MakeMachine:
+    """`on_step` is told of each step of the engine: when it began and ended, and what was computed."""
+    return lambda site: SharedMachine(site, rules, on_step)
 
 
 class SharedMachine:
-    def __init__(self, site: Site, rules: Rules) -> None:
+    def __init__(self, site: Site, rules: Rules, on_step: OnStep | None = None) -> None:
         self._site, self._rules, self._timeline = site, rules, site.timeline
+        self._on_step = on_step
         self._slots = Slots(rules)
         model = site.times.model
         reads, writes = model.cost(WorkKind.THINK, "prefill"), model.cost(WorkKind.THINK, "decode")
@@ -346,6 +351,8 @@ class SharedMachine:
             tally.written_tokens += sequence.is_text
         self._count_step(step, service_s)
         now = self._timeline.now
+        if self._on_step is not None:
+            self._on_step(now - service_s, now, step)
         self._ready = now
         for sequence in step.sequences:
             if sequence.is_done:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, inf, sqrt
+from math import ceil, exp, inf, sqrt
 from statistics import NormalDist, fmean, stdev
 
 _T_975 = (
@@ -58,3 +58,16 @@ def percentile(values: Sequence[float], share: float) -> float | None:
 def finite(value: float | None) -> float | None:
     """None in place of what never came, which JSON cannot write."""
     return None if value is None or value in (inf, -inf) else value
+
+
+def poisson(mean: float, most: int) -> list[float]:
+    """P(X = 0), ... P(X = most)."""
+    found = [exp(-mean)]
+    for number in range(1, most + 1):
+        found.append(found[-1] * mean / number)
+    return found
+
+
+def poisson_tail(mean: float, least: int) -> float:
+    """P(X >= least)."""
+    return max(0.0, 1.0 - sum(poisson(mean, least - 1))) if least > 0 else 1.0

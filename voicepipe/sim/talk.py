@@ -20,6 +20,7 @@ from voicepipe.core.events import (
     Retire,
     Silence,
     SoftEnd,
+    Speak,
     Submit,
     Swell,
     Timing,
@@ -55,6 +56,8 @@ class Talk:
         self.ident = ident
         self.call = call
         self.records: list[TurnRecord] = []
+        self.clauses: dict[int, int] = {}
+        """Words of each turn's newest first clause."""
         self._house = house
         self._timeline = house.timeline
         self._machine = house.machine
@@ -188,7 +191,9 @@ class Talk:
         self._expected.pop(work.id, None)
 
     def _submit(self, command: Submit, now: float) -> None:
-        work, forecaster = command.work, self._house.forecaster
+        work, forecaster, task = command.work, self._house.forecaster, command.task
+        if isinstance(task, Speak) and task.first:
+            self.clauses[work.turn] = task.text.count(" ") + 1
         load = self._steps.load(command, self._turns.span(), now)
         others_wait = self._machine.has_waiting(work.kind)
         priced = forecaster.price(work, load, command.way, others_wait=others_wait)

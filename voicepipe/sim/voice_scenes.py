@@ -10,7 +10,7 @@ from math import inf
 
 from voicepipe.core.events import Verdict
 from voicepipe.sim.caller import Habits
-from voicepipe.sim.experiment import Measured, Setting
+from voicepipe.sim.experiment import Input, Measured, Setting
 from voicepipe.sim.played import Asked, Played
 from voicepipe.sim.scene import Scene
 from voicepipe.sim.service import ServiceModel, load_service
@@ -24,6 +24,8 @@ ONE_X = 7.0
 """Sessions under way at which, on the device `gpu` and with everybody let in, one turn in a hundred is late."""
 OUTCOMES = ("met", "degraded", "masked", "missed", "refused", "failed")
 BUDGET_MS = 200.0
+VOICE: frozenset[Input] = frozenset({"service"})
+"""What experiments with voice read of a setting."""
 
 
 @cache

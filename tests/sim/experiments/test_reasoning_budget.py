@@ -62,3 +62,15 @@ def test_rows_charts_and_seeds() -> None:
     marks = check_charts(EXPERIMENT, rows_of(EXPERIMENT, points))
     knees = tuple(float(knee_tokens(route)) for route in ROUTES.values())
     assert sum(knees == found[-3:] for found in marks.values()) == 3
+
+
+def test_what_thought_buys_ends_before_it_is_rounding() -> None:
+    """No point of the curve is below a hundredth of the price, and each curve goes down to near it or to its end;
+    a knee has its route's colour."""
+    chart = next(
+        chart for chart in EXPERIMENT.charts(rows_of(EXPERIMENT, EXPERIMENT.points(QUICK)[:1])) if chart.log_y
+    )
+    assert [series.name for series in chart.series] == list(ROUTES)
+    for series in chart.series:
+        assert min(series.ys) >= 0.01 / WORTH_S and (series.ys[-1] < 0.02 / WORTH_S or series.xs[-1] > 29_000)
+    assert [mark.of for mark in chart.marks if mark.axis == "x"] == list(ROUTES)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import ceil
 from pathlib import Path
 from random import Random
@@ -26,11 +27,43 @@ MIXES: Mapping[str, Mapping[str, float]] = {
 QUICK_SCALE = 0.3
 """Of all rates."""
 QUICK_S, FULL_S = 200.0, 400.0
+FEWEST = 20
+"""Requests of a shape in a run, below which nothing can be said about it."""
+LEFT_TOKENS = 4096
+"""Of a device's memory, that a shared prefix leaves for a request."""
+MOST_PREFIX_TOKENS = SMALL.kv_tokens - LEFT_TOKENS
 
 
 def shapes_of(setting: Setting) -> dict[str, Shape]:
-    """Those of the file that was named, else those that come along. Raises ConfigError."""
-    return parse_shapes(_text(setting.shapes, "shapes")) if setting.shapes else shipped_shapes()
+    """Those of the file that was named, else those that come along. Raises ConfigError, which names the file."""
+    if not setting.shapes:
+        return shipped_shapes()
+    with _named(setting.shapes):
+        shapes = parse_shapes(_text(setting.shapes, "shapes"))
+        for name, shape in shapes.items():
+            _check_prefix(f"{name}.shared_prefix_tokens", shape.shared_prefix_tokens)
+            if QUICK_S * shape.requests_s < FEWEST and not setting.trace:
+                least = f"at least {FEWEST / QUICK_S:g}, or there is next to nothing in the {QUICK_S:g} s of a run"
+                field = f"{name}.requests_s"
+                raise ConfigError(f"{field}: expected {least}, got {shape.requests_s:g}", field=field)
+        return shapes
+
+
+def _check_prefix(field: str, tokens: int) -> None:
+    """Raises ConfigError where it does not fit into a device beside a request."""
+    if tokens > MOST_PREFIX_TOKENS:
+        text = f"at most {MOST_PREFIX_TOKENS} tokens, what a device has memory for beside a request, got {tokens}"
+        raise ConfigError(f"{field}: expected {text}", field=field)
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Errors about what is in a file say in which one."""
+    try:
+        yield
+    except ConfigError as exc:
+        told = exc.message if path in exc.message else f"{path}: {exc.message}"
+        raise ConfigError(told, field=exc.field) from None
 
 
 def _text(path: str, field: str) -> str:
@@ -42,12 +75,15 @@ def _text(path: str, field: str) -> str:
 
 
 def _traced(setting: Setting, shapes: Mapping[str, Shape]) -> list[Turn]:
-    turns = parse_trace(_text(setting.trace, "trace").splitlines())
-    strange = sorted({turn.shape for turn in turns} - shapes.keys())
-    if strange:
-        text = f"no shape `{strange[0]}`, whose objective would be needed; known are {', '.join(shapes)}"
-        raise ConfigError(f"trace: {text}", field="trace.shape")
-    return turns
+    with _named(setting.trace):
+        turns = parse_trace(_text(setting.trace, "trace").splitlines())
+        strange = sorted({turn.shape for turn in turns} - shapes.keys())
+        if strange:
+            text = f"no shape {strange[0]!r}, whose objective would be needed; known are {', '.join(shapes)}"
+            raise ConfigError(f"trace: {text}", field="trace.shape")
+        for number, turn in enumerate(turns, 1):
+            _check_prefix(f"turn {number}.prefix_tokens", turn.prefix_tokens)
+        return turns
 
 
 def _turns(mix: str, seed: int, setting: Setting) -> tuple[dict[str, list[Turn]], float]:
@@ -85,30 +121,50 @@ def points(setting: Setting) -> Sequence[Point]:
     for mix in mixes:
         by_shape, seconds = _turns(mix, 0, setting)
         pools = [name for name, turns in by_shape.items() if turns]
+        for name in by_shape.keys() - set(pools) if not setting.trace else ():
+            field = f"{name}.requests_s"
+            told = f"{setting.shapes}: {field}: so few that none comes in the {seconds:g} s of a run"
+            raise ConfigError(told, field=field)
         for pool in (ONE_POOL, *pools) if len(pools) > 1 else pools:
             bound_by = _needs(_of_pool(by_shape, pool), seconds, shapes).bound_by
             found.append({"mix": mix, "pool": pool, "bound_by": bound_by})
     return found
 
 
+_MEASURES = (
+    "devices",
+    "can_be_met",
+    "decode_devices",
+    "prefill_devices",
+    "memory_devices",
+    "latency_devices",
+    "cache_saves_devices",
+    "idle_gb",
+    "requests_s",
+)
+
+
 def run(point: Point, seed: int, setting: Setting) -> Measured:
     shapes = shapes_of(setting)
     by_shape, seconds = _turns(str(point["mix"]), seed, setting)
     turns = _of_pool(by_shape, str(point["pool"]))
+    if not turns:
+        return dict.fromkeys(_MEASURES)  # a seed without a single session of a rare shape
     needs = _needs(turns, seconds, shapes)
     objectives = {name: shape.objective for name, shape in shapes.items()}
     found = devices_needed(turns, objectives, SMALL, max(1, ceil(needs.busy_devices)))
-    return {
-        "devices": found,
-        "can_be_met": float(found is not None),
-        "decode_devices": needs.decode_s,
-        "prefill_devices": needs.prefill_s,
-        "memory_devices": needs.memory_devices,
-        "latency_devices": needs.latency_devices,
-        "cache_saves_devices": needs.saved_s,
-        "idle_gb": needs.idle_gb_s,
-        "requests_s": needs.requests,
-    }
+    measured = (
+        found,
+        float(found is not None),
+        needs.decode_s,
+        needs.prefill_s,
+        needs.memory_devices,
+        needs.latency_devices,
+        needs.saved_s,
+        needs.idle_gb_s,
+        needs.requests,
+    )
+    return dict(zip(_MEASURES, measured, strict=True))
 
 
 def _number(row: Row, name: str) -> float:
@@ -117,18 +173,22 @@ def _number(row: Row, name: str) -> float:
 
 
 def _stacks(rows: Sequence[Row]) -> tuple[tuple[Series, ...], tuple[str, ...]]:
-    """For each mix two columns: the one pool, and the others one on the other."""
-    mixes = list(dict.fromkeys(str(row["mix"]) for row in rows))
-    categories = tuple(f"{mix}: {kind}" for mix in mixes for kind in ("one pool", "a pool for each shape"))
+    """For each mix a column for the one pool, if there is one, and one for the others, one on the other."""
+    columns: dict[tuple[str, bool], str] = {}
+    for row in rows:
+        mix, is_one = str(row["mix"]), row["pool"] == ONE_POOL
+        columns[mix, is_one] = f"{mix}: {'one pool' if is_one else 'a pool for each shape'}"
+    keys = sorted(
+        columns, key=lambda key: (list(dict.fromkeys(mix for mix, _ in columns)).index(key[0]), not key[1])
+    )
     series = []
     for pool in dict.fromkeys(str(row["pool"]) for row in rows):
-        heights = [0.0] * len(categories)
+        heights = [0.0] * len(keys)
         for row in rows:
             if row["pool"] == pool:
-                place = 2 * mixes.index(str(row["mix"])) + (pool != ONE_POOL)
-                heights[place] = _number(row, "devices")
-        series.append(Series(pool, tuple(map(float, range(len(categories)))), tuple(heights), kind="stack"))
-    return tuple(series), categories
+                heights[keys.index((str(row["mix"]), pool == ONE_POOL))] = _number(row, "devices")
+        series.append(Series(pool, tuple(map(float, range(len(keys)))), tuple(heights), kind="stack"))
+    return tuple(series), tuple(columns[key] for key in keys)
 
 
 def charts(rows: Sequence[Row]) -> Sequence[Chart]:
@@ -185,4 +245,5 @@ EXPERIMENT = Experiment(
     run=run,
     charts=charts,
     seeds=20,
+    reads=frozenset({"shapes", "trace"}),
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from voicepipe.sim.arms import ARMS, arm
+from voicepipe.sim.arms import ORACLE, TUNED, arm, called
 from voicepipe.sim.clairvoyant import planned
 from voicepipe.sim.experiment import Chart, Experiment, Mark, Measured, Point, Row, Series, Setting
 from voicepipe.sim.scene import Scene, TextJobs, play
-from voicepipe.sim.voice_scenes import ONE_X, calm_scene, measures, shares
+from voicepipe.sim.service import TALK, WRITING
+from voicepipe.sim.voice_scenes import ONE_X, VOICE, calm_scene, measures, shares
 
-ORACLE = "O"
+ARMS = (*TUNED, "D0", "D1", "D2", "D3")
 LOADS, LOADS_FULL = (1.2,), (0.6, 0.8, 1.0, 1.2, 1.5)
 TEXTS_HZ = 0.05
 LEARN_S = 600.0
@@ -47,13 +48,13 @@ def charts(rows: Sequence[Row]) -> Sequence[Chart]:
     """Of the load that is nearest to 1.2."""
     load = min({float(str(row["offered"])) for row in rows}, key=lambda each: abs(each - 1.2))
     shown = [row for row in rows if row["offered"] == load]
-    names = tuple(str(row["arm"]) for row in shown)
+    names = tuple(called(str(row["arm"])) for row in shown)
 
     best = [float(str(row["goodput_hz"])) for row in shown if row["arm"] == ORACLE]
     marks = tuple(Mark("y", ENOUGH * goodput_hz, "90 % of the oracle's") for goodput_hz in best)
 
     def chart(title: str, y: str, measure: str, *marks: Mark) -> Chart:
-        return Chart(title, "arm", y, (_bars(shown, measure),), marks, categories=names)
+        return Chart(title, "arm", y, (_bars(shown, measure),), marks, categories=names, sideways=True)
 
     return [
         chart(
@@ -79,7 +80,7 @@ EXPERIMENT = Experiment(
     "goodput",
     "How many turns a second are answered in time, and what is left for texts beside them?",
     "More sessions come than the device carries, and texts beside them. M0 to M4 let everybody in and share "
-    "one engine, C1 and C2 have a limit, D0 to D3 keep the device for voice (D3 lets texts into the slack; "
+    "one engine, C1 to C6 have a limit, D0 to D3 keep the device for voice (D3 lets texts into the slack; "
     "the texts of D0 to D2 have to be made elsewhere, so that their third bar is empty). O is hindsight: it knows "
     "beforehand what every turn will take, refuses single questions so that all others are in time, and makes no "
     "texts; all arms have the same draws. The bars are turns in "
@@ -89,4 +90,6 @@ EXPERIMENT = Experiment(
     run,
     charts,
     seeds=3,
+    reads=VOICE,
+    needs=(*TALK, *WRITING),
 )

@@ -211,6 +211,10 @@ def _number(value: object) -> float:
     return float(value)
 
 
+def _seconds(value: float) -> str:
+    return f"{value:,.0f} s" if value >= 100.0 else f"{value:.3g} s"
+
+
 def charts(rows: Sequence[Row]) -> Sequence[Chart]:
     gaps = sorted({_number(row["gap_s"]) for row in rows})
     formulas = tuple(
@@ -220,8 +224,8 @@ def charts(rows: Sequence[Row]) -> Sequence[Chart]:
     marks = []
     for one, other in (("hold", "offload"), ("hold", "evict"), ("offload", "evict")):
         computed, simulated = crossover_s(one, other), crossing_s(rows, one, other)
-        found = f", simulated {simulated:.3g} s" if simulated is not None else ""
-        marks.append(Mark("x", computed, f"{one} = {other}: {computed:.3g} s{found}"))
+        found = f", simulated {_seconds(simulated)}" if simulated is not None else ""
+        marks.append(Mark("x", computed, f"{one} = {other}: {_seconds(computed)}{found}"))
     return [
         Chart(
             title="What a gap costs: hold short ones, offload longer ones, compute again after very long ones",

@@ -44,6 +44,8 @@ ASKS_AGAIN_AFTER_S = 20.0
 WORTH_S = 30.0
 """Device seconds that a right answer is worth, some cents: a cap is too high where one more device second buys less
 than a thirtieth of one."""
+LEAST_GAIN = 0.01
+"""Of a right answer for its price, below which the curve of what thought buys ends."""
 BATCH = 32
 """Sequences that share a step where the cost of a token is stated."""
 REPLICAS = 4
@@ -169,15 +171,16 @@ def _quality(route: Route, question: _Question, cap: int) -> float:
 
 
 def _marginal_curve(name: str) -> Series:
-    """Without the caps at which more thought saves more rework than it costs."""
+    """Without the caps at which more thought saves more rework than it costs, and without those at which it buys
+    next to nothing: what is left of differences there is rounding."""
     found = [(float(cap), marginal(ROUTES[name], cap)) for cap in range(0, CAPS[-1], 250)]
-    kept = [(cap, gain) for cap, gain in found if gain < 10]
+    kept = [(cap, gain) for cap, gain in found if LEAST_GAIN / WORTH_S <= gain < 10]
     return Series(name, tuple(cap for cap, _ in kept), tuple(gain for _, gain in kept))
 
 
 def charts(rows: Sequence[Row]) -> Sequence[Chart]:
     knees = {name: knee_tokens(route) for name, route in ROUTES.items()}
-    marks = tuple(Mark("x", float(cap), f"knee, {name}: {cap:,} tokens") for name, cap in knees.items())
+    marks = tuple(Mark("x", float(cap), f"knee, {name}: {cap:,} tokens", name) for name, cap in knees.items())
     return [
         Chart(
             title="Answers get better with thought, and less so with every further token",
