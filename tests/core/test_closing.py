@@ -146,7 +146,7 @@ class End:
         self.numbers = Numbering("s", count(1))
         self.history = History(9)
         answering = Answering(self.numbers, SETTINGS, self.history, Ladder("s", SETTINGS, self.numbers.serial))
-        self.closing = Closing(self.numbers, self.history, answering, Pauses(SETTINGS), RATE)
+        self.closing = Closing(self.numbers, self.history, answering, Pauses(SETTINGS))
         self.turn = spoken(self.numbers)
         if committed:
             self.turn.ledger.on_commit(1.1)

@@ -168,6 +168,10 @@ class Utterance:
             return []
         return self._decode_fully(lull.upto, WorkClass.ASR)
 
+    def on_voiced_before(self, samples: int) -> None:
+        """So much of it was spoken before it was known to be one."""
+        self._voiced_before += samples
+
     def on_swell(self) -> None:
         self._quiet_from, self._quiet_s = None, 0.0
 
