@@ -15,7 +15,7 @@ from tests.driving import FaultyVad, Hang
 from voicepipe.core.events import EndpointEvent, Lull, Onset, Quiet, Silence, SoftEnd, Swell, Voiced, WorkKind
 from voicepipe.core.forecast import Forecaster
 from voicepipe.device import Device
-from voicepipe.ears import MAX_BACKLOG_FRAMES, MAX_FRAMES, Ears
+from voicepipe.ears import MAX_BACKLOG_S, MAX_FRAMES, Ears
 from voicepipe.engines.scripted import ScriptedVad
 from voicepipe.errors import BadField, EngineError
 from voicepipe.ingest import Ingest
@@ -185,7 +185,7 @@ def test_a_backlog_is_bounded_and_what_is_passed_over_is_counted() -> None:
     async def story(one: Listener) -> None:
         one.ears.on_audio(bytes(2 * FRAME), None)
         await asyncio.sleep(0)
-        for _ in range(MAX_BACKLOG_FRAMES + 7):
+        for _ in range(round(MAX_BACKLOG_S * 16_000 / 512) + 7):
             one.ears.on_audio(bytes(2 * FRAME), None)
         await asyncio.sleep(5)
         assert one.ears.passed_over_frames == 7

@@ -12,7 +12,7 @@ from voicepipe.connection import MemoryConnection
 from voicepipe.errors import SessionLimit
 from voicepipe.outbox import FRAMES, Outbox
 from voicepipe.wire import messages as wire
-from voicepipe.wire.native import decode_server
+from voicepipe.wire.native import NativeDialect, decode_server
 
 
 class Box:
@@ -24,6 +24,7 @@ class Box:
         self.told: list[tuple[str, int]] = []
         self.outbox = Outbox(
             ours,
+            NativeDialect().tell,
             timeout_s=5.0,
             epoch=lambda: self.epoch,
             sent=lambda epoch: self.told.append(("sent", epoch)),

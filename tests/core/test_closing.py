@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from tests.core.talking import RATE, SETTINGS, Talk, kinds, replied, spoken
+from tests.core.talking import SETTINGS, Talk, kinds, replied, spoken
 from voicepipe.core.answering import Answering
 from voicepipe.core.closing import Closing
 from voicepipe.core.events import (

@@ -13,7 +13,6 @@ from voicepipe.core.pauses import Pauses
 from voicepipe.core.playout import Playout
 from voicepipe.core.turn_state import Phase, Turn
 
-
 REMEMBERED = 8
 """Replies whose sound is remembered by clause after they have ended: a client says how far it came while it stops
 the last one, or one that it still had to play."""

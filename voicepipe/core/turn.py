@@ -146,8 +146,8 @@ class Turns:
         self, now: float, hearing: Hearing | None = None, even_empty: bool = False
     ) -> list[TurnCommand]:
         """The client says, or has said at `hearing.since`, that the user has finished; since then the ears have
-        listened to what had come before. `even_empty`: there is a turn by it in any case, be it one in which nothing
-        was heard, or one that was spoken over a reply, which ends then."""
+        listened to what had come before. `even_empty`: there is a turn by it in any case, be it one in which
+        nothing was heard, or one that was spoken over a reply, which ends then."""
         commands: list[TurnCommand] = []
         answered = self._in(Phase.COMMITTED)
         if even_empty and answered is not None:
@@ -393,6 +393,11 @@ class Turns:
         if turn is None:
             return None
         return Span(turn.number, turn.utterance.start, turn.utterance.speech_samples)
+
+    @property
+    def heard_to(self) -> int:
+        """16 kHz sample up to which something was said in the newest turn, as far as is known."""
+        return 0 if self._turn is None else self._turn.utterance.upto
 
     def latest_start(self, now: float) -> float | None:
         """By when the next chunk of the present turn has to begin; None where none is to be expected: between

@@ -64,7 +64,7 @@ class TurnSettings:
     auto_reply: bool = True
     spoken: bool = True
     """Replies are heard; False: they are written."""
-    tools: Tools = Tools()
+    tools: Tools = field(default_factory=Tools)
     """At hand for every reply."""
     warm: bool = True
     """The model keeps prefixes: reading ahead pays."""
@@ -122,7 +122,7 @@ class Turn:
 
     said: Line | None = None
     """The user's line, once it is in the history."""
-    ask: Ask = Ask()
+    ask: Ask = field(default_factory=Ask)
     """What is special about its reply."""
     results: list[Line] = field(default_factory=list)
     """Of tools that its reply has called, and that is not in the history yet."""
