@@ -23,7 +23,7 @@ from voicepipe.errors import BadField, BadToolCall
 from voicepipe.wire.messages import ToolSpec
 
 MAX_SCHEMA_BYTES: Final = 16 * 1024
-MAX_ARGUMENT_BYTES: Final = 16 * 1024
+MAX_ARGUMENT_CHARACTERS: Final = 16 * 1024
 MAX_CALLS: Final = 8
 """In one reply."""
 MAX_CHECKS: Final = 5_000
@@ -66,8 +66,8 @@ def _checked(use: ToolUse, tools: Tools) -> Call:
     if tool is None or tools.choice == "none":
         raise BadToolCall("the model called a tool that it was not offered")
     text = use.arguments or "{}"
-    if len(text.encode()) > MAX_ARGUMENT_BYTES:
-        raise BadToolCall(f"the arguments for {tool.name} have more than {MAX_ARGUMENT_BYTES} bytes")
+    if len(text) > MAX_ARGUMENT_CHARACTERS:
+        raise BadToolCall(f"the arguments for {tool.name} have more than {MAX_ARGUMENT_CHARACTERS} characters")
     try:
         arguments = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
