@@ -99,6 +99,8 @@ class RealtimeDialect:
         self._failure: tuple[str, str] | None = None
         self._asked: deque[_Asked] = deque()
         self._granted: deque[_Asked] = deque()
+        self._granting: _Asked | None = None
+        """What the session is asked for just now."""
 
     # --- the seam
 
@@ -158,11 +160,14 @@ class RealtimeDialect:
             asked = self._asked.popleft()
             self._event_id = asked.event_id
             self._granted.append(asked)
+            self._granting = asked
             yield asked.create
+            self._granting = None
 
     def fault(self, error: VoicepipeError) -> Iterator[str]:
-        if self._granted and self._granted[-1].event_id == self._event_id and self._turn is None:
-            self._granted.pop()  # it is what was asked for last that the session refuses
+        refused, self._granting = self._granting, None
+        if refused is not None:
+            self._granted.remove(refused)
         yield from self._say({"type": "error", "error": error_object(error, self._event_id)})
 
     def is_fatal(self, error: ClientError) -> bool:
