@@ -31,11 +31,12 @@ class Answering:
         )
         self._shed = False
 
-    def on_settings(self, settings: TurnSettings) -> list[TurnCommand]:
-        """Others hold for replies that are begun from now on, and for what the model reads ahead."""
+    def on_settings(self, settings: TurnSettings) -> bool:
+        """Others hold for replies that are begun from now on. Would one that was begun before read or be something
+        else?"""
         before, self._settings = self._settings, settings
         self._reading.on_wanted(settings.warm and settings.auto_reply)
-        return self.read() if (settings.instructions, settings.tools) != (before.instructions, before.tools) else []
+        return _of_reply(settings) != _of_reply(before)
 
     def on_shed(self, shed: bool) -> None:
         """While it holds, nothing is begun before a pause. What was begun goes on."""
@@ -159,3 +160,8 @@ class Answering:
             spoken=settings.spoken if ask.spoken is None else ask.spoken,
             max_tokens=ask.max_tokens or settings.reply.max_tokens,
         )
+
+
+def _of_reply(settings: TurnSettings) -> tuple[object, ...]:
+    """What a reply is made by."""
+    return settings.instructions, settings.tools, settings.spoken, settings.reply, settings.auto_reply

@@ -84,12 +84,16 @@ class Turns:
         return self._answering.read()
 
     def on_settings(self, settings: TurnSettings) -> list[TurnCommand]:
-        """Others hold from now on; a reply that has been begun is what it is."""
+        """Others hold from now on; a reply that is given is what it is, and one that was made ahead is made anew."""
         self._settings = settings
         self._pauses.on_settings(settings)
         self._barge_in.on_settings(settings)
         self._ladder.on_settings(settings)
-        return self._answering.on_settings(settings)
+        if not self._answering.on_settings(settings):
+            return []
+        turn = self._in(Phase.HEARING)
+        commands = [] if turn is None else self._answering.drop(turn)
+        return commands if self._in(Phase.COMMITTED) is not None else commands + self._answering.read()
 
     def on_outlook(self, outlook: Outlook) -> None:
         """What is typical on the device by now; before the first, nothing is expected to take any time."""
