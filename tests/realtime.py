@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -38,6 +39,8 @@ class Client:
         )
         self._noise = np.random.default_rng(1)
         self._ended = asyncio.Event()
+        self._taken: Counter[str] = Counter()
+        """Events that have been waited for."""
 
     # what it does
 
@@ -76,7 +79,7 @@ class Client:
         await asyncio.sleep(seconds)
 
     async def pause_until(self, kind: str, *, within_s: float = 30.0) -> Event:
-        """Send silence until an event of this kind comes that had not come when this was called."""
+        """Send silence until there is an event of this kind that has not been waited for before."""
         return await self._until(kind, self.pause, within_s)
 
     async def wait_until(self, kind: str, *, within_s: float = 30.0) -> Event:
@@ -84,11 +87,12 @@ class Client:
         return await self._until(kind, self.wait, within_s)
 
     async def _until(self, kind: str, pause: Callable[[float], Awaitable[None]], within_s: float) -> Event:
-        before, until = len(self.of(kind)), self.now + within_s
-        while len(self.of(kind)) == before:
+        taken, until = self._taken[kind], self.now + within_s
+        while len(self.of(kind)) == taken:
             assert self.now < until, f"no {kind} within {within_s} s"
             await pause(PACKET_S)
-        return self.of(kind)[before]
+        self._taken[kind] += 1
+        return self.of(kind)[taken]
 
     async def gone(self, *, within_s: float = 60.0) -> None:
         async with asyncio.timeout(within_s):

@@ -259,7 +259,7 @@ class Session:
     ) -> None:
         turns = self._turns
         if isinstance(message, wire.HistoryDelete):
-            turns.on_delete(message.id)
+            self._pump(turns.on_delete(message.id))
             return
         name = message.id or (message.call_id if isinstance(message, wire.HistoryCall) else "")
         if turns.has_line(name):
@@ -273,7 +273,7 @@ class Session:
                 line = core.Line("call", arguments, call_id, tool)
             case wire.ToolResult(call_id, output):
                 line = core.Line("tool", output, call_id)
-        turns.on_line(line, name, message.after)
+        self._pump(turns.on_line(line, name, message.after))
 
     def _update(self, message: wire.SessionUpdate) -> None:
         settings = turn_settings(self._services, message, self._budget_ms, self._jobs.output_rate)

@@ -55,12 +55,12 @@ class Closing:
             self._keep(turn, _cut(reply.playout.text_until(reply.cut_at)))
         return self._end(turn, now, expects_reply=reply.has_content or not reply.called)
 
-    def truncate(self, epoch: int, samples: int) -> None:
-        """Of a reply that has ended, so many samples were heard: the history keeps the words of those. Nothing
-        where it is not known any more, or was heard to its end."""
+    def truncate(self, epoch: int, samples: int) -> bool:
+        """Of a reply that has ended, so many samples were heard: the history keeps the words of those. False, and
+        nothing, where it is not known any more, or was heard to its end."""
         said = next((one for one in self._said if one.epoch == epoch), None)
         if said is None or samples >= said.playout.ready_samples:
-            return
+            return False
         name, text = reply_line(said.turn), _cut(said.playout.text_until(samples))
         if text and not self._history.has(name):  # nothing of it was thought to have been heard
             self._history.add(Line("assistant", text), name, after=user_line(said.turn))
@@ -68,6 +68,7 @@ class Closing:
             self._history.change(name, text)
         else:
             self._history.delete(name)
+        return True
 
     def interrupt(self, turn: Turn, now: float) -> list[TurnCommand]:
         """The reply stops here; history keeps what was heard of it."""

@@ -303,8 +303,7 @@ class Turns:
         """Of the reply of this epoch, be it over or not, no more than that was heard, nor will be."""
         turn = self._replying(epoch)
         if turn is None or turn.reply is None:
-            self._closing.truncate(epoch, heard_samples)
-            return []
+            return self._after_change() if self._closing.truncate(epoch, heard_samples) else []
         turn.reply.cut_at = heard_samples
         return self.on_truncate(epoch, heard_samples, now)
 
@@ -333,19 +332,23 @@ class Turns:
         """The client has gone; the present turn gets its verdict all the same."""
         return self._make_way(now)
 
-    def on_line(self, line: Line, name: str = "", after: str | None = None) -> None:
+    def on_line(self, line: Line, name: str = "", after: str | None = None) -> list[TurnCommand]:
         """Put a line into the history, under a name by which it can be deleted; see `History.add`. The result of a
         tool that the present reply has called comes behind that reply."""
         turn = self._in(Phase.COMMITTED)
         called = () if turn is None or turn.reply is None else turn.reply.called
         if turn is not None and line.role == "tool" and any(call.call_id == line.call_id for call in called):
             turn.results.append(line)
-            return
+            return []
         self._history.add(line, name, after)
+        return self._after_change()
 
-    def on_delete(self, name: str) -> None:
+    def on_delete(self, name: str) -> list[TurnCommand]:
         """Take the line of that name out of the history, if it is there."""
+        if not self._history.has(name):
+            return []
         self._history.delete(name)
+        return self._after_change()
 
     # time
 
@@ -572,6 +575,11 @@ class Turns:
         """A turn has ended: speech that goes on is the next one."""
         start = self._barge_in.take()
         return commands if start is None else commands + self._open_spoken(start, now)
+
+    def _after_change(self) -> list[TurnCommand]:
+        """The history is another one: what was made ahead of a commit answers what it was before."""
+        turn = self._in(Phase.HEARING)
+        return [] if turn is None else self._answering.drop(turn)
 
     def _make_way(self, now: float) -> list[TurnCommand]:
         """End the present turn, because something else begins."""
