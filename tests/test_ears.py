@@ -279,3 +279,32 @@ def test_what_was_heard_stays_in_the_ring() -> None:
         assert np.abs(samples - np.frombuffer(pcm, "<i2") / 32768).max() < 1e-6
 
     listened(story)
+
+
+def test_what_was_heard_before_is_forgotten_on_demand() -> None:
+    """Speech that goes on begins anew, and not before that instant."""
+
+    async def story(one: Listener) -> None:
+        await one.hear(tone(0.5))
+        one.ears.forget()
+        await one.hear(tone(0.5))
+
+    onsets = listened(story).of(Onset)
+    assert [event.start for event, _, _ in onsets] == [0, 15 * FRAME]
+
+
+def test_a_recording_that_comes_at_once_is_heard_where_there_is_room_for_it() -> None:
+    """Ten seconds in one message: with room for four, the first six are passed over."""
+
+    async def story(one: Listener) -> None:
+        one.ears.on_audio(tone(10.0), None)
+        await asyncio.sleep(5)
+
+    few = listened(story)
+    assert few.ears.passed_over_frames > 150
+
+    async def roomy(one: Listener) -> None:
+        one.ears._max_backlog = 1875
+        await story(one)
+
+    assert listened(roomy).ears.passed_over_frames == 0

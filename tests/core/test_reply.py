@@ -410,6 +410,8 @@ def test_a_written_reply_leaves_as_it_is_written() -> None:
     assert said[0] == ReplyText(1, 2, "It is noon. ", spoken=False) and kinds_of(said[1:]) == ["THINK"]
     assert texts(reply.on_thought("Really.", False, 0.4)) == ["Really."]
     assert reply.on_thought("", True, 0.5) == [ReplyDone(1, 2, 0)]
+    assert not reply.finished, "it is on its way to the socket"
+    reply.on_sent()
     assert reply.finished and reply.made and not reply.silent
     assert reply.text() == "It is noon. Really."
 
@@ -419,6 +421,7 @@ def test_a_written_reply_that_was_ready_leaves_at_the_release() -> None:
     reply.on_thought("Yes.", True, 0.1)
     assert not reply.finished and reply.heard_text(0.1) == ""
     assert reply.on_release(0.2) == [ReplyText(1, 2, "Yes.", spoken=False), ReplyDone(1, 2, 0)]
+    reply.on_sent()
     assert reply.finished and reply.heard_text(0.2) == "Yes." and reply.next_deadline() is None
 
 

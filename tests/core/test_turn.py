@@ -17,6 +17,7 @@ from voicepipe.core.events import (
     Onset,
     Promote,
     ReplyAudio,
+    ReplyDone,
     ReplyText,
     Silence,
     SoftEnd,
@@ -571,8 +572,9 @@ def test_a_reply_is_asked_for_with_what_is_special_about_it() -> None:
     talk.do(talk.turns.on_create(0.0, ask))
     assert talk.thoughts[-1] == Think((Line("system", "Classify."), Line("user", "Buy!")), 5, tools=tools)
     said = talk.think("Spam.", 0.1, last=True)
-    assert said[0] == ReplyText(1, 1, "Spam.", spoken=False) and talk.verdict() is Verdict.INTERRUPTED
-    assert talk.history == []
+    assert said == [ReplyText(1, 1, "Spam.", spoken=False), ReplyDone(1, 1, 0)]
+    talk.do(talk.turns.on_sent(1, 0.2))
+    assert talk.verdict() is Verdict.MET and talk.history == []
 
 
 def test_a_written_reply_is_content_when_it_has_been_sent() -> None:

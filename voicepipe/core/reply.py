@@ -125,7 +125,8 @@ class Reply:
         """When the step towards the first content that is under way began: the clause, then its audio."""
         self._told = False
         self.finished = False
-        """The whole reply has been heard, or handed out in writing."""
+        """The whole reply has been heard; or it has been made in writing, and the first of it was handed to the
+        socket."""
         self.called: tuple[Call, ...] = ()
         """The tools that the client was told to run."""
         self.cut_at: int | None = None
@@ -134,6 +135,8 @@ class Reply:
         self._written: list[str] = []
         self._unwritten = ""
         """What has not been handed out of a written reply."""
+        self._sent = self._ended = False
+        """Of a written reply: its first piece was handed to the socket; all of it has been handed out."""
         self.spare_s: float | None = None
         """How long it may keep the device before another turn is late; None: nobody waits whom it could make so."""
         self.awaited = False
@@ -284,6 +287,11 @@ class Reply:
 
     # in writing
 
+    def on_sent(self) -> None:
+        """The first of its content was handed to the socket."""
+        self._sent = True
+        self.finished = self.finished or self._ended
+
     def _on_written(self, text: str, finished: bool, now: float) -> list[TurnCommand]:
         """What is written needs no clauses and no voice."""
         self._written.append(text)
@@ -304,11 +312,12 @@ class Reply:
             self._unwritten, self._told = "", True
         if self._thought_out:
             self._spoken_out = True
-            if self._released and not self.finished:
+            if self._released and not self._ended:
                 if self.has_content:
                     commands.append(ReplyDone(turn, epoch, 0))
                 commands += self._call()
-                self.finished = True
+                self._ended = True
+                self.finished = self._sent or not self.has_content
         elif not self._thinking and self._wants_text(now):
             commands.append(self._think(now))
         return commands

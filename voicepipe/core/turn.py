@@ -272,6 +272,9 @@ class Turns:
             behind_s = 0.0 if turn.reply is None else turn.reply.playout.until_content_s(now)
             turn.ledger.on_sent(now, behind_s)
             turn.grace_until = now + behind_s + self._settings.downlink_s + self._settings.grace_s
+            if turn.reply is not None:
+                turn.reply.on_sent()
+                return self._settle([], now)
         return []
 
     def on_acknowledged(self, epoch: int, now: float) -> list[TurnCommand]:
