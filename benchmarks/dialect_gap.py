@@ -11,7 +11,7 @@ what is compared turn by turn is the dialect.
 Client and server share one process and one event loop: a dialect's work at the client is in its gap, too. The
 replies differ from turn to turn, as a model's do, so that no sound is there from the turn before.
 
-    python benchmarks/dialect_gap.py                # 24 turns of each: about three minutes
+    python benchmarks/dialect_gap.py                # 16 turns of each: under four minutes
     python benchmarks/dialect_gap.py --turns 4      # a glance
 """
 
@@ -44,7 +44,7 @@ from voicepipe_client import spread
 PACKET_S = 0.02
 GRID_PACKETS = 8
 """160 ms: five frames of 512 samples at 16 kHz, eight packets."""
-TURNS = 24
+TURNS = 16
 SPEECH_S, STEP_S = 0.7, 0.013
 """The shortest turn, and how much longer each next one is."""
 PATIENCE_S = 5.0

@@ -84,7 +84,7 @@ class Turns:
         return self._answering.read()
 
     def on_settings(self, settings: TurnSettings) -> list[TurnCommand]:
-        """Others hold from now on; a reply that is given is what it is, and one that was made ahead is made anew."""
+        """Others hold from now on; a reply that is given stays what it is, one that was made ahead is made anew."""
         self._settings = settings
         self._pauses.on_settings(settings)
         self._barge_in.on_settings(settings)
