@@ -99,7 +99,7 @@ async def test_two_spoken_turns_with_a_function_call_and_an_interruption() -> No
     async with server(
         transcripts=("What is the weather in Oslo?", "And in Bergen?"),
         reply=REPLY,
-        calls={"weather": json.dumps({"place": "Oslo"})},
+        calls=('weather {"place": "Oslo"}',),
     ) as served:
         client = AsyncOpenAI(base_url=base_url(served), api_key="sesame")
         async with client, client.realtime.connect(model="gpt-realtime") as connection:

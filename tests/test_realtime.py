@@ -350,9 +350,7 @@ def test_items_have_their_place_and_can_be_deleted() -> None:
 # --- functions
 
 
-CALLING = ScriptedConfig(
-    reply="It is noon.", transcripts=("What time is it?",), calls={"clock": '{"zone": "Oslo"}'}
-)
+CALLING = ScriptedConfig(reply="It is noon.", transcripts=("What time is it?",), calls=('clock {"zone": "Oslo"}',))
 
 
 def test_a_function_is_called_and_its_result_is_spoken() -> None:
@@ -394,7 +392,7 @@ def test_a_call_is_a_part_of_what_the_model_reads() -> None:
 
 
 def test_arguments_that_do_not_fit_fail_the_response_and_are_not_shown() -> None:
-    config = ScriptedConfig(reply="It is noon.", calls={"clock": '{"zone": 3}'})
+    config = ScriptedConfig(reply="It is noon.", calls=('clock {"zone": 3}',))
 
     async def script(client: Client) -> None:
         await client.update(tools=[CLOCK])

@@ -1345,7 +1345,7 @@ def test_a_session_can_be_set_to_something_else() -> None:
 
 
 def test_a_tool_is_called_and_its_result_is_answered() -> None:
-    config = ScriptedConfig(reply="Noon.", calls={"clock": '{"zone": "Oslo"}'})
+    config = ScriptedConfig(reply="Noon.", calls=('clock {"zone": "Oslo"}',))
     llm = ListeningLlm(config, 1)
 
     async def script(caller: Caller) -> None:

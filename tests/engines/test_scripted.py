@@ -244,7 +244,7 @@ def test_a_spinning_turn_model_answers_at_once() -> None:
 def test_a_tool_that_is_scripted_and_offered_is_called_instead_of_the_reply() -> None:
     """Once: whoever knows what came of it says the reply. Calls have names of their own."""
     offer = (ToolOffer("clock", "", "{}"), ToolOffer("weather", "", "{}"))
-    llm = ScriptedLlm(ScriptedConfig(reply="Noon.", calls={"weather": '{"a": 1}', "clock": "{}"}), 1)
+    llm = ScriptedLlm(ScriptedConfig(reply="Noon.", calls=('weather {"a": 1}', "clock {}")), 1)
     slot = llm.open("s")
 
     def told(*messages: ChatMessage, tools: tuple[ToolOffer, ...] = offer, choice: str = "auto") -> Any:

@@ -177,11 +177,12 @@ class ScriptedLlm:
         if prompt.tool_choice == "none" or knows:
             return ()
         offered = [tool.name for tool in prompt.tools if prompt.tool_choice in ("auto", "required", tool.name)]
-        name = next((name for name in self._config.calls if name in offered), None)
-        if name is None:
+        scripted = (call.partition(" ") for call in self._config.calls)
+        call = next(((name, arguments) for name, _, arguments in scripted if name in offered), None)
+        if call is None:
             return ()
         self._called += 1
-        return (ToolUse(f"call_{self._called}", name, self._config.calls[name]),)
+        return (ToolUse(f"call_{self._called}", *call),)
 
     async def aclose(self) -> None:
         """Nothing is held."""
