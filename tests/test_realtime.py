@@ -184,6 +184,27 @@ def test_pushing_to_talk_over_a_reply() -> None:
     assert [role for role, _ in llm.asked] == ["system", "user", "assistant", "user"]
 
 
+def test_a_typed_question_does_not_take_away_what_was_said_and_not_committed() -> None:
+    """It is answered at once, whatever the microphone hears; the rest is there for the commit."""
+    llm = listening()
+
+    async def script(client: Client) -> None:
+        await client.update(audio={"input": {"turn_detection": None, "transcription": {}}})
+        await client.speak(1.0)
+        await client.say("Hello.")
+        await client.wait_until("response.done")
+        await client.pause(0.5)
+        await client.send("input_audio_buffer.commit")
+        await client.send("response.create")
+        await client.wait_until("response.done")
+
+    client = call(script, engines(SHORT, llm=llm))
+    assert not client.errors
+    (completed,) = client.of("conversation.item.input_audio_transcription.completed")
+    assert completed["transcript"] != "" and completed["usage"]["seconds"] > 0.9
+    assert [role for role, _ in llm.asked] == ["system", "user", "assistant", "user"]
+
+
 def test_silence_that_is_committed_is_an_item_without_words() -> None:
     async def script(client: Client) -> None:
         await client.update(audio={"input": {"turn_detection": None, "transcription": {}}})

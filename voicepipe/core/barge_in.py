@@ -20,7 +20,9 @@ class BargeIn:
         self._start: int | None = None
         """Where the speech began that may become one."""
         self.speech_s = 0.0
-        """How long it has lasted, as it was weighed last."""
+        """Speech since then in stretches that are over."""
+        self._stretch_s = 0.0
+        """Of the present one."""
 
     def on_settings(self, settings: TurnSettings) -> None:
         """Others hold from now on."""
@@ -36,9 +38,17 @@ class BargeIn:
         if self._start is None or not self._is_kept:
             self._start, self.speech_s = start, 0.0
 
+    def keep(self, start: int, speech_s: float) -> None:
+        """What was said from sample `start` on makes way for a reply, `speech_s` of it in stretches that are over.
+        Where turns begin on demand alone, it is still there when one is demanded."""
+        if self._is_kept:
+            self._start, self.speech_s = start, speech_s
+
     def on_pause(self) -> None:
         """It was too short to mean anything by itself."""
-        if not self._is_kept:
+        if self._is_kept:
+            self.speech_s, self._stretch_s = self.speech_s + self._stretch_s, 0.0
+        else:
             self._start = None
 
     def forget(self) -> None:
@@ -57,7 +67,7 @@ class BargeIn:
     def weigh(self, turn: Turn, speech_s: float, now: float) -> Finding | None:
         """So much has been said by now over the reply of `turn`. Within the grace time less of it is enough."""
         settings = self._settings
-        self.speech_s = speech_s
+        self._stretch_s = speech_s
         if self._start is None or not settings.interruptible:
             return None
         if turn.in_grace(now):

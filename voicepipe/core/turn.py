@@ -155,10 +155,7 @@ class Turns:
         commands: list[TurnCommand] = []
         answered = self._in(Phase.COMMITTED)
         if even_empty and answered is not None:
-            spoken_s = self._barge_in.speech_s
             commands = self._interrupt(answered, now)
-            if (spoken := self._in(Phase.HEARING)) is not None:
-                spoken.utterance.on_voiced_before(round(spoken_s * RATE_HZ))
         turn = self._in(Phase.HEARING)
         if turn is None:
             return commands + self._closing.nothing_said(self._open(0, now), now) if even_empty else []
@@ -576,8 +573,13 @@ class Turns:
 
     def _then(self, commands: list[TurnCommand], now: float) -> list[TurnCommand]:
         """A turn has ended: speech that goes on is the next one."""
-        start = self._barge_in.take()
-        return commands if start is None else commands + self._open_spoken(start, now)
+        start, speech_s = self._barge_in.take(), self._barge_in.speech_s
+        if start is None:
+            return commands
+        commands += self._open_spoken(start, now)
+        if self._turn is not None:
+            self._turn.utterance.on_voiced_before(round(speech_s * RATE_HZ))
+        return commands
 
     def _after_change(self) -> list[TurnCommand]:
         """The history is another one: what was made ahead of a commit answers what it was before."""
@@ -588,7 +590,11 @@ class Turns:
         """End the present turn, because something else begins."""
         self._barge_in.forget()
         turn = self._turn
-        return [] if turn is None or turn.phase is Phase.ENDED else self._closing.make_way(turn, now)
+        if turn is None or turn.phase is Phase.ENDED:
+            return []
+        if turn.phase is Phase.HEARING:
+            self._barge_in.keep(turn.utterance.start, turn.utterance.ended_samples / RATE_HZ)
+        return self._closing.make_way(turn, now)
 
 
 def _earlier(one: float | None, other: float | None) -> float | None:

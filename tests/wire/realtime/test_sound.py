@@ -82,3 +82,9 @@ def test_a_reply_goes_out_to_a_phone_line(kind: Format, law: g711.Law) -> None:
 
 def test_nothing_went_out_of_an_empty_reply() -> None:
     assert Outlet("audio/pcmu").flush() == ""
+
+
+@pytest.mark.parametrize(("kind", "size"), [("audio/pcm", 960_001), ("audio/pcmu", 160_001)])
+def test_too_much_sound_at_once_is_refused(kind: Format, size: int) -> None:
+    with pytest.raises(BadField, match="20 s may come at once"):
+        Inlet().take(coded(bytes(size)), kind)

@@ -472,6 +472,8 @@ class RealtimeDialect:
             if not self._config.manual:
                 yield _speech("stopped", "audio_end_ms", self._at_ms.get(spoken.turn, 0), spoken.item_id)
             return
+        if failure is None and ended.verdict == "interrupted":  # it made way for a reply
+            return
         spoken.text = ""
         if failure is None:
             yield from self._spoken_out(spoken, line=None)
@@ -490,8 +492,12 @@ class RealtimeDialect:
 
     @property
     def _is_busy(self) -> bool:
-        """Whether a reply that is asked for now would cut something off."""
-        return self._turn is not None or bool(self._commits) or bool(self._granted)
+        """Whether a reply that is asked for now would cut something off. What is said without a commit waits."""
+        if self._commits or self._granted:
+            return True
+        spoken = self._spoken
+        waits = self._config.manual and spoken is not None and spoken.turn == self._turn
+        return self._turn is not None and not waits
 
     @property
     def _is_replying(self) -> bool:

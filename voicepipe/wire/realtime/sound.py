@@ -13,6 +13,8 @@ from voicepipe.errors import BadField
 RATE_HZ: Final = 24_000
 """Of the session, both ways; the rate of the protocol's PCM."""
 
+MAX_APPEND_S: Final = 20
+"""Of sound in one piece: what it takes to resample it holds up everybody else."""
 Format = Literal["audio/pcm", "audio/pcmu", "audio/pcma"]
 _LAWS: Final[dict[Format, g711.Law]] = {"audio/pcmu": "ulaw", "audio/pcma": "alaw"}
 BETA_FORMATS: Final[dict[str, Format]] = {
@@ -41,6 +43,9 @@ class Inlet:
             data = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
             raise BadField("audio: expected base64", field="audio") from None
+        seconds = len(data) / (2 * RATE_HZ if kind == "audio/pcm" else g711.RATE_HZ)
+        if seconds > MAX_APPEND_S:
+            raise BadField(f"audio: {seconds:.0f} s of sound; {MAX_APPEND_S} s may come at once", field="audio")
         pcm = data if kind == "audio/pcm" else self._expanded(data, kind)
         if kind == "audio/pcm" and self._format != "audio/pcm":
             pcm = to_pcm16(self._resampler.flush()) + pcm
