@@ -1,9 +1,11 @@
 """Felt gap through each dialect beside the native one's, on scripted engines and a real loopback socket.
 
 The same turns are said through each dialect, one turn at a time and one dialect after the other, in one server: a
-tone whose length differs from turn to turn. Each begins where the detector's frames and the client's packets begin
-together (every 160 ms of its session's sound), so that the same turn lies in the same place in every dialect, and
-what is compared turn by turn is the dialect.
+tone whose length differs from turn to turn. Packets have 20 ms and the detector's frames 32, so that how long a
+frame waits for its last sample depends on where it lies among the packets: anything up to a packet. Each turn begins
+at a multiple of 160 ms of its session's sound, where both begin anew, so that the same turn lies in the same place in
+every dialect. A session's first packet has 2 ms: else one frame in five would end with a packet to the sample, and
+the millisecond that a resampler holds back would be a packet there, which happens to no real clock.
 
     felt     the packet with the last voiced sample leaves -> the first audible sample of the reply arrives
     behind   felt - the native one's, of the same turn; its median is what the dialect costs
@@ -44,6 +46,7 @@ from voicepipe_client import spread
 PACKET_S = 0.02
 GRID_PACKETS = 8
 """160 ms: five frames of 512 samples at 16 kHz, eight packets."""
+SHIFT_S = 0.002
 TURNS = 16
 SPEECH_S, STEP_S = 0.7, 0.013
 """The shortest turn, and how much longer each next one is."""
@@ -146,6 +149,7 @@ class Line:
     async def speak(self) -> None:
         """A packet every 20 ms, of voice or of silence."""
         self._voice, self._begin = b"", 0
+        await self._ws.send(self.dialect.sound(bytes(2 * round(SHIFT_S * self.dialect.rate_hz))))
         began = self._clock()
         while True:
             at = (self._packets - self._begin) * self._size * 2

@@ -16,8 +16,9 @@ from openai import AsyncOpenAI, OpenAI
 from openai.resources.realtime.realtime import AsyncRealtimeConnection
 from openai.types.realtime.realtime_server_event import RealtimeServerEvent
 
-from tests.test_app import scripted
 from voicepipe.app import Serving, serving
+from voicepipe.config import AdmissionConfig, Config, EnginesConfig, LimitsConfig, ScriptedConfig
+from voicepipe.engines.table import load
 
 RATE_HZ = 24_000
 PACKET_S = 0.02
@@ -32,8 +33,14 @@ REPLY = "It is raining there, and it will go on to rain until tomorrow."
 
 @asynccontextmanager
 async def server(**script: object) -> AsyncIterator[Serving]:
-    config, loader = scripted(**script)  # type: ignore[arg-type]
-    async with serving(config, loader, tokens=frozenset({"sesame"})) as served:
+    config = Config(
+        port=0,
+        engines=EnginesConfig(kind="scripted", scripted=ScriptedConfig(**script)),  # type: ignore[arg-type]
+        limits=LimitsConfig(max_sessions=2, grace_s=0.5),
+        admission=AdmissionConfig(policy="count"),
+    )
+    engines = load(config.engines, None, sessions=2, api_key=None)
+    async with serving(config, lambda: engines, tokens=frozenset({"sesame"})) as served:
         yield served
 
 
