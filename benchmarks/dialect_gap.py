@@ -2,10 +2,10 @@
 
 The same turns are said through each dialect, one turn at a time and one dialect after the other, in one server: a
 tone whose length differs from turn to turn. Packets have 20 ms and the detector's frames 32, so that how long a
-frame waits for its last sample depends on where it lies among the packets: anything up to a packet. Each turn begins
-at a multiple of 160 ms of its session's sound, where both begin anew, so that the same turn lies in the same place in
-every dialect. A session's first packet has 2 ms: else one frame in five would end with a packet to the sample, and
-the millisecond that a resampler holds back would be a packet there, which happens to no real clock.
+frame waits for its last sample depends on where it lies among the packets: anything up to a packet. Each turn
+begins at a multiple of 160 ms of its session's sound, where both begin anew, so that the same turn lies in the same
+place in every dialect. A session's first packet has 2 ms: else one frame in five would end with a packet to the
+sample, and the millisecond that a resampler holds back would be a packet there, which happens to no real clock.
 
     felt     the packet with the last voiced sample leaves -> the first audible sample of the reply arrives
     behind   felt - the native one's, of the same turn; its median is what the dialect costs
