@@ -13,6 +13,8 @@ from voicepipe import g711
 from voicepipe.audio import first_audible, from_pcm16
 from voicepipe.config import Config, ScriptedConfig
 from voicepipe.core.events import Verdict
+from voicepipe.engines.scripted import ScriptedLlm
+from voicepipe.errors import EngineBusy
 
 SHORT = ScriptedConfig(reply="Yes.", transcripts=("One.", "Two.", "Three."))
 LONG = ScriptedConfig(reply="This is a scripted reply. It has two sentences.", transcripts=("One.", "Two."))
@@ -514,15 +516,19 @@ def test_a_client_of_the_beta_protocol_holds_a_conversation() -> None:
     assert client.done[0]["output"][0]["content"] == [{"type": "audio", "transcript": "Yes."}]
 
 
+class FullLlm(ScriptedLlm):
+    def open(self, session: str) -> Any:
+        raise EngineBusy("all 2 reply slots are taken")
+
+
 def test_without_a_free_slot_there_is_no_session() -> None:
-    """An error of the server's, and 1013."""
+    """An error of the server's, in the protocol's form, and 1013."""
 
     async def script(client: Client) -> None:
         await client.gone()
 
-    taken = engines(SHORT, slots=1)
-    taken.llm.open("somebody else")
-    with pytest.raises(AssertionError, match="not given back"):
-        client = call(script, taken)
-        assert client is None
-    taken.llm.give_back()  # type: ignore[attr-defined]
+    client = call(script, engines(SHORT, llm=FullLlm(SHORT, 2)))
+    (told,) = client.of("error")
+    assert (told["error"]["type"], told["error"]["code"]) == ("server_error", "engine_busy")
+    assert client.closed is not None and client.closed.code == 1013
+    assert client.house.observer.refusals == ["engine_busy"]
