@@ -1,11 +1,11 @@
 """Felt gap through each dialect beside the native one's, on scripted engines and a real loopback socket.
 
 The same turns are said through each dialect, one turn at a time and one dialect after the other, in one server: a
-tone whose length differs from turn to turn. Packets have 20 ms and the detector's frames 32, so that how long a
-frame waits for its last sample depends on where it lies among the packets: anything up to a packet. Each turn
-begins at a multiple of 160 ms of its session's sound, where both begin anew, so that the same turn lies in the same
-place in every dialect. A session's first packet has 2 ms: else one frame in five would end with a packet to the
-sample, and the millisecond that a resampler holds back would be a packet there, which happens to no real clock.
+tone whose length differs from turn to turn. Packets have 20 ms, the detector's frames 32 and the blocks in which
+levels are measured 10, so that how long one of those waits for its last sample depends on where it lies among the
+packets: up to a packet, and a millisecond that a resampler holds back can cost a packet, or nothing. So each turn
+begins at a multiple of 160 ms of its session's sound, where all of them begin anew, and a little later each time:
+the same turn lies in the same place in every dialect, and 16 turns in 16 places that are spread over a packet.
 
     felt     the packet with the last voiced sample leaves -> the first audible sample of the reply arrives
     behind   felt - the native one's, of the same turn; its median is what the dialect costs
@@ -46,7 +46,8 @@ from voicepipe_client import spread
 PACKET_S = 0.02
 GRID_PACKETS = 8
 """160 ms: five frames of 512 samples at 16 kHz, eight packets."""
-SHIFT_S = 0.002
+SHIFT_S = PACKET_S / 16
+"""By so much more each turn is late; whole samples at all rates."""
 TURNS = 16
 SPEECH_S, STEP_S = 0.7, 0.013
 """The shortest turn, and how much longer each next one is."""
@@ -130,6 +131,8 @@ class Line:
         self.spoke_at = 0.0
         self.audible_at: float | None = None
         self._over = asyncio.Event()
+        self._is_new = False
+        """Another turn is to be said."""
 
     async def say(self, seconds: float) -> float | None:
         """Felt gap of one turn in ms; None where there was no answer."""
@@ -137,7 +140,7 @@ class Line:
         self._over.clear()
         voiced = round(seconds * self.dialect.rate_hz)
         begin = self._packets + (-self._packets) % GRID_PACKETS
-        self._voice = self._tone(voiced)
+        self._voice, self._is_new = self._tone(voiced), True
         self._begin, self._voiced_until = begin, begin + -(-voiced // self._size)
         try:
             async with asyncio.timeout(seconds + PATIENCE_S):
@@ -149,9 +152,12 @@ class Line:
     async def speak(self) -> None:
         """A packet every 20 ms, of voice or of silence."""
         self._voice, self._begin = b"", 0
-        await self._ws.send(self.dialect.sound(bytes(2 * round(SHIFT_S * self.dialect.rate_hz))))
+        await self._shift(SHIFT_S / 2)
         began = self._clock()
         while True:
+            if self._is_new:
+                self._is_new = False
+                await self._shift(SHIFT_S)
             at = (self._packets - self._begin) * self._size * 2
             speaks = self._begin <= self._packets < self._voiced_until
             pcm = self._voice[at : at + 2 * self._size] if speaks else b""
@@ -169,6 +175,10 @@ class Line:
                 self.audible_at = now
             if self.dialect.is_over(frame):
                 self._over.set()
+
+    async def _shift(self, seconds: float) -> None:
+        """What follows lies so much later among the packets."""
+        await self._ws.send(self.dialect.sound(bytes(2 * round(seconds * self.dialect.rate_hz))))
 
     @property
     def _size(self) -> int:
