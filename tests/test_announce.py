@@ -37,6 +37,11 @@ PAIRS: list[tuple[core.TurnCommand, wire.ServerMessage | wire.AudioFrame | None]
     (core.Committed(1, 2), wire.TurnCommitted(turn=1, epoch=2)),
     (core.Reopened(1, 3), wire.TurnReopened(turn=1, epoch=3)),
     (core.ReplyText(1, 2, " x"), wire.ReplyText(turn=1, epoch=2, text=" x")),
+    (core.ReplyText(1, 2, "x", spoken=False), wire.ReplyText(turn=1, epoch=2, text="x", spoken=False)),
+    (
+        core.ToolCalled(1, 2, core.Call("call_1", "weather", "{}")),
+        wire.ToolCall(turn=1, epoch=2, call_id="call_1", name="weather", arguments="{}"),
+    ),
     (core.ReplyAudio(2, 480, b"\1\2"), wire.AudioFrame(epoch=2, offset_samples=480, pcm=b"\1\2")),
     (core.ReplyDone(1, 2, 960), wire.ReplyDone(turn=1, epoch=2, samples=960)),
     (core.ReplyInterrupted(1, 2, 250), wire.ReplyInterrupted(turn=1, epoch=2, heard_ms=250)),

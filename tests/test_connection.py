@@ -150,3 +150,11 @@ def test_a_cancelled_receive_loses_nothing() -> None:
 def test_a_close_reads_well_in_a_log(code: int, reason: str, text: str) -> None:
     """Code, and the reason if there is one."""
     assert str(ConnectionClosed(code, reason)) == text
+
+
+async def test_both_ends_of_a_pair_know_what_was_asked_for() -> None:
+    """The path says which dialect is spoken."""
+    ours, theirs = MemoryConnection.pair(path="/v1/realtime", query={"model": "x"}, headers={"openai-beta": "y"})
+    for end in (ours, theirs):
+        assert (end.path, end.query, end.headers) == ("/v1/realtime", {"model": "x"}, {"openai-beta": "y"})
+    assert MemoryConnection.pair()[0].path == "/v1/voice"

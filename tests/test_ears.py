@@ -15,7 +15,7 @@ from tests.driving import FaultyVad, Hang
 from voicepipe.core.events import EndpointEvent, Lull, Onset, Quiet, Silence, SoftEnd, Swell, Voiced, WorkKind
 from voicepipe.core.forecast import Forecaster
 from voicepipe.device import Device
-from voicepipe.ears import MAX_BACKLOG_FRAMES, MAX_FRAMES, Ears
+from voicepipe.ears import MAX_BACKLOG_S, MAX_FRAMES, Ears
 from voicepipe.engines.scripted import ScriptedVad
 from voicepipe.errors import BadField, EngineError
 from voicepipe.ingest import Ingest
@@ -185,7 +185,7 @@ def test_a_backlog_is_bounded_and_what_is_passed_over_is_counted() -> None:
     async def story(one: Listener) -> None:
         one.ears.on_audio(bytes(2 * FRAME), None)
         await asyncio.sleep(0)
-        for _ in range(MAX_BACKLOG_FRAMES + 7):
+        for _ in range(round(MAX_BACKLOG_S * 16_000 / 512) + 7):
             one.ears.on_audio(bytes(2 * FRAME), None)
         await asyncio.sleep(5)
         assert one.ears.passed_over_frames == 7
@@ -279,3 +279,32 @@ def test_what_was_heard_stays_in_the_ring() -> None:
         assert np.abs(samples - np.frombuffer(pcm, "<i2") / 32768).max() < 1e-6
 
     listened(story)
+
+
+def test_what_was_heard_before_is_forgotten_on_demand() -> None:
+    """Speech that goes on begins anew, and not before that instant."""
+
+    async def story(one: Listener) -> None:
+        await one.hear(tone(0.5))
+        one.ears.forget()
+        await one.hear(tone(0.5))
+
+    onsets = listened(story).of(Onset)
+    assert [event.start for event, _, _ in onsets] == [0, 15 * FRAME]
+
+
+def test_a_recording_that_comes_at_once_is_heard_where_there_is_room_for_it() -> None:
+    """Ten seconds in one message: with room for four, the first six are passed over."""
+
+    async def story(one: Listener) -> None:
+        one.ears.on_audio(tone(10.0), None)
+        await asyncio.sleep(5)
+
+    few = listened(story)
+    assert few.ears.passed_over_frames > 150
+
+    async def roomy(one: Listener) -> None:
+        one.ears._max_backlog = 1875
+        await story(one)
+
+    assert listened(roomy).ears.passed_over_frames == 0

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from http import HTTPStatus
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 from websockets.typing import Subprotocol
 
-from voicepipe.handshake import response_of, select_subprotocol, unreadable, visit_of
+from voicepipe.handshake import response_of, select_subprotocol, too_large, unreadable, visit_of
 from voicepipe.webfiles import Reply
+from voicepipe.wire.doors import NATIVE, REALTIME, Door
 from voicepipe.wire.native import PROTOCOL
 
 
@@ -43,5 +46,24 @@ def test_what_cannot_be_read_gets_a_whole_answer(method: bytes, status: int) -> 
 )
 def test_the_protocol_is_ours_or_none(offered: list[str], selected: str | None) -> None:
     """A token that is offered beside it is never sent back."""
-    nobody = cast("Any", None)
-    assert select_subprotocol(nobody, [Subprotocol(name) for name in offered]) == selected
+    assert select_subprotocol(asking("/v1/voice?route=a"), [Subprotocol(name) for name in offered]) == selected
+
+
+def test_each_door_has_its_own_protocol() -> None:
+    """Neither its key nor another door's protocol is sent back."""
+    offered = [Subprotocol(name) for name in (PROTOCOL, "openai-insecure-api-key.s3cret", "realtime")]
+    assert select_subprotocol(asking("/v1/realtime"), offered) == "realtime"
+    assert select_subprotocol(asking("/v1/realtime"), offered[:2]) is None
+
+
+@pytest.mark.parametrize(
+    ("door", "limit"), [(NATIVE, "65536"), (REALTIME, "1048576")], ids=lambda value: str(value)
+)
+def test_what_was_too_large_is_said_in_the_doors_own_words(door: Door, limit: str) -> None:
+    """With its own limit."""
+    told = json.loads(too_large(9_999_999, door))
+    assert told["type"] == "error" and limit in str(told) and "too_large" in str(told)
+
+
+def asking(target: str) -> Any:
+    return SimpleNamespace(request=SimpleNamespace(path=target))

@@ -12,9 +12,33 @@ import pytest
 from tests import virtual
 from tests.driving import FaultyTurnModel, ListeningLlm, engines
 from voicepipe.config import ScriptedConfig
-from voicepipe.core.events import Line, Load, Rehear, Speak, Submit, Think, Work, WorkClass, WorkKind
+from voicepipe.core.events import (
+    Line,
+    Load,
+    Rehear,
+    Speak,
+    Submit,
+    Think,
+    Tool,
+    Tools,
+    Work,
+    WorkClass,
+    WorkKind,
+)
 from voicepipe.core.utterance import Span
-from voicepipe.engines.base import Context, LlmStep, Prompt, StepSize, Transcript, TtsStep, Window, whole_window
+from voicepipe.engines.base import (
+    ChatMessage,
+    Context,
+    LlmStep,
+    Prompt,
+    StepSize,
+    ToolOffer,
+    ToolUse,
+    Transcript,
+    TtsStep,
+    Window,
+    whole_window,
+)
 from voicepipe.errors import EngineBusy
 from voicepipe.ingest import AudioRing
 from voicepipe.jobs import MAX_OPENINGS, Chunk, Decoded, Jobs, Spoken, is_whole
@@ -451,3 +475,29 @@ def test_what_has_been_made_before_costs_nothing_and_says_so() -> None:
 def test_what_was_cut_off_is_not_whole(result: object, whole: bool) -> None:
     """Its engine says so."""
     assert is_whole(result) is whole
+
+
+TOLD = (Line("call", "{}", "c1", "clock"), Line("tool", "noon", "c1"))
+
+
+def test_tools_and_what_came_of_them_are_in_the_prompt() -> None:
+    prompts: list[Prompt] = []
+
+    class Asked(ListeningLlm):
+        def generation(self, prompt: Prompt) -> Any:
+            prompts.append(prompt)
+            return super().generation(prompt)
+
+    llm = Asked(CONFIG, 1)
+    jobs = Jobs("s", engines(llm=llm), ring(0), None)
+    tools = Tools((Tool("clock", "Tells the time.", "{}"),), "none")
+    run(jobs, WorkKind.THINK, Think(TOLD, 7, tools=tools))
+    assert prompts[-1].tools == (ToolOffer("clock", "Tells the time.", "{}"),) and prompts[-1].tool_choice == "none"
+    assert prompts[-1].messages == (
+        ChatMessage("assistant", "", (ToolUse("c1", "clock", "{}"),)),
+        ChatMessage("tool", "noon", call_id="c1"),
+    )
+    assert jobs.tools == tools and jobs.prompt_tokens > 10
+    llm.calls_tools = False
+    run(jobs, WorkKind.THINK, Think(TOLD, 7))
+    assert prompts[-1].messages == (ChatMessage("assistant", "[clock {}]"), ChatMessage("user", "[noon]"))

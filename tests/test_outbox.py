@@ -12,7 +12,7 @@ from voicepipe.connection import MemoryConnection
 from voicepipe.errors import SessionLimit
 from voicepipe.outbox import FRAMES, Outbox
 from voicepipe.wire import messages as wire
-from voicepipe.wire.native import decode_server
+from voicepipe.wire.native import NativeDialect, decode_server
 
 
 class Box:
@@ -24,6 +24,7 @@ class Box:
         self.told: list[tuple[str, int]] = []
         self.outbox = Outbox(
             ours,
+            NativeDialect().tell,
             timeout_s=5.0,
             epoch=lambda: self.epoch,
             sent=lambda epoch: self.told.append(("sent", epoch)),
@@ -132,3 +133,45 @@ def test_more_than_it_holds_ends_the_session() -> None:
             box.sound(1, 20 * FRAMES)
 
     virtual.run(main())
+
+
+def test_an_answer_of_the_dialect_goes_out_between_what_the_session_says() -> None:
+    """In its order, and however many frames it has; nothing is told of it."""
+
+    async def script(box: Box) -> None:
+        box.outbox.put(wire.ReplyText(1, 1, "Hi."))
+        box.outbox.answer("one", "two")
+        box.outbox.answer()
+        box.outbox.put(wire.MediaTime(1, 20))
+        box.sound(1, 0)
+        await box.outbox.emptied()
+        frames = [await box.client.recv() for _ in range(4)]
+        assert frames[1:3] == ["one", "two"] and isinstance(frames[3], bytes)
+
+    assert story(script).told == [("sent", 1)]
+
+
+def test_what_is_given_in_writing_is_content() -> None:
+    """The first of it is told, as of sound."""
+
+    async def script(box: Box) -> None:
+        for text in ("Yes.", " No."):
+            box.outbox.put(wire.ReplyText(1, 1, text, spoken=False))
+        await box.outbox.emptied()
+
+    assert story(script).told == [("sent", 1)]
+
+
+def test_sound_that_a_dialect_holds_back_counts_as_sent() -> None:
+    """It has gone on its way through the resampler."""
+
+    async def main() -> Box:
+        box = Box()
+        box.outbox._tell = lambda told: ()
+        writer = asyncio.ensure_future(box.outbox.write())
+        box.sound(1, 0)
+        await box.outbox.emptied()
+        writer.cancel()
+        return box
+
+    assert virtual.run(main()).told == [("sent", 1)]

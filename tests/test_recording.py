@@ -134,13 +134,13 @@ def test_both_share_one_order() -> None:
 
 def test_an_input_that_gives_nothing_back_is_recorded_without_commands() -> None:
     entries = Entries()
-    entries.tape.turns("s1", SETTINGS, count(1)).on_line(Line("assistant", "Hello."))
+    entries.tape.turns("s1", SETTINGS, count(1)).on_shed(True)
     assert entries.read()[1] == {
         "entry": "input",
         "n": 2,
         "to": "s1",
-        "on": "on_line",
-        "args": {"line": {"Line": {"role": "assistant", "text": "Hello."}}},
+        "on": "on_shed",
+        "args": {"shed": True},
     }
 
 

@@ -640,6 +640,61 @@ async def test_a_page_is_told_why_it_may_not_come_in(origin: str, reason: str) -
         assert h.admission.snapshot().granted == 0 and not handled.is_set()
 
 
+# --- the door of the Realtime protocol
+
+
+KEY = "openai-insecure-api-key"
+
+
+async def test_the_realtime_door_knows_a_key_by_header_and_among_the_subprotocols() -> None:
+    """As programs send it, and as browsers do; the subprotocol that is agreed on is never the key."""
+    rules = AccessRules(origins=frozenset({"https://app.example"}), tokens=frozenset({"sesame"}))
+    async with house(settings=replace(SETTINGS, access=rules)) as h:
+        for options, agreed in [
+            ({"additional_headers": {"Authorization": "Bearer sesame"}, "subprotocols": None}, None),
+            ({"subprotocols": ["realtime", f"{KEY}.sesame"], "origin": "https://app.example"}, "realtime"),
+            ({"subprotocols": ["realtime", f"{KEY}.sesame", "openai-beta.realtime-v1"]}, "realtime"),
+        ]:
+            async with h.connect("/v1/realtime?model=gpt-realtime", **options) as ws:
+                assert ws.subprotocol == agreed
+        for wrong in (["realtime"], ["realtime", "sesame"], ["realtime", f"{KEY}.barley"], None):
+            with pytest.raises(InvalidStatus) as caught:
+                await h.connect("/v1/realtime", subprotocols=wrong)
+            assert caught.value.response.status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("key", "code", "reason"), [("barley", 1008, "unauthorized"), ("sesame", 1013, "capacity")]
+)
+async def test_a_page_at_the_realtime_door_is_told_why_in_its_own_words(key: str, code: int, reason: str) -> None:
+    rules = AccessRules(origins=frozenset({"https://app.example"}), tokens=frozenset({"sesame"}))
+    async with (
+        house(admission=CountAdmission(0), settings=replace(SETTINGS, access=rules)) as h,
+        h.connect("/v1/realtime", origin="https://app.example", subprotocols=["realtime", f"{KEY}.{key}"]) as ws,
+    ):
+        told = json.loads(await ws.recv())
+        assert (told["type"], told["error"]["code"]) == ("error", reason)
+        assert await closing(ws) == (code, reason)
+
+
+async def test_a_program_at_the_realtime_door_gets_a_503() -> None:
+    async with house(admission=CountAdmission(0)) as h:
+        with pytest.raises(InvalidStatus) as caught:
+            await h.connect("/v1/realtime", subprotocols=None)
+        assert caught.value.response.status_code == 503 and caught.value.response.headers["Retry-After"] == "24"
+
+
+async def test_the_realtime_door_takes_a_larger_event_and_names_its_own_limit() -> None:
+    """What is read at the native door is less."""
+    async with house() as h, h.connect("/v1/realtime", subprotocols=None) as ws:
+        await ws.send("x" * 1_000_000)
+        assert len(await ws.recv()) == 1_000_000
+        await ws.send("x" * 2_000_000)
+        told = json.loads(await ws.recv())
+        assert told["error"]["code"] == "too_large" and "1048576" in told["error"]["message"]
+        assert (await closing(ws))[0] == 1009
+
+
 async def test_a_page_that_is_refused_and_does_not_go_is_let_go() -> None:
     """Without a token nobody holds a connection for longer than a closing handshake may take."""
     async with house(settings=replace(SETTINGS, access=AccessRules(tokens=frozenset({"sesame"})))) as h:

@@ -1050,9 +1050,11 @@ def protocol(*frames: str | bytes, started: bool = True, query: dict[str, str] |
         ('{"type": "playback", "epoch": 1}', "bad_field", "played_samples"),
         ('{"type": "playback", "epoch": -1, "played_samples": 0}', "bad_field", "epoch"),
         ('{"type": "input.text", "text": ""}', "bad_field", "text"),
-        ('{"type": "tool.result", "call_id": "x", "output": "1"}', "unsupported", "type"),
-        ('{"type": "history.delete", "id": "x"}', "unsupported", "type"),
-        ('{"type": "reply.create", "instructions": "Shout."}', "unsupported", "type"),
+        ('{"type": "history.add", "role": "user", "text": "Hi.", "after": "x"}', "bad_field", "after"),
+        ('{"type": "tool.result", "call_id": "x", "output": "1", "after": "x"}', "bad_field", "after"),
+        ('{"type": "reply.create", "tool_choice": "required"}', "bad_field", "tool_choice"),
+        ('{"type": "session.update", "tool_choice": "clock"}', "bad_field", "tool_choice"),
+        ('{"type": "session.update", "silence_ms": 5}', "bad_field", "silence_ms"),
     ],
 )
 def test_a_message_that_cannot_be_honoured_is_told_and_survived(frame: str, code: str, field: str | None) -> None:
@@ -1103,7 +1105,8 @@ def start_with(**changes: Any) -> str:
         ({"protocol": "voicepipe.v9"}, "protocol"),
         ({"output_rate": 100}, "output_rate"),
         ({"operating_point": "reckless"}, "operating_point"),
-        ({"tools": [{"name": "clock"}]}, "tools"),
+        ({"tools": [{"name": "clock", "parameters": {"type": "no"}}]}, "tools[0].parameters"),
+        ({"tools": [{"name": "clock"}, {"name": "clock"}]}, "tools[1].name"),
         ({"resume": "a-token"}, "resume"),
     ],
     ids=str,
@@ -1319,3 +1322,107 @@ def test_a_bug_of_ours_ends_its_session_and_no_other() -> None:
             assert [record.turn for record in house.records["broken"]] == [1]
 
     virtual.run(main())
+
+
+# --- what other dialects need, in native words
+
+
+def test_a_session_can_be_set_to_something_else() -> None:
+    """From then on; a reply in writing is sound no more."""
+    llm = ListeningLlm(SHORT, 1)
+
+    async def script(caller: Caller) -> None:
+        await caller.start(instructions="Be brief.")
+        await caller.send(wire.SessionUpdate(instructions="Shout.", reply_as="text"))
+        await caller.speak(1.0)
+        await caller.pause_until(wire.TurnEnded)
+        await caller.end()
+
+    caller = call(script, engines(SHORT, llm=llm))
+    assert llm.asked[0] == ("system", "Shout.") and caller.verdicts == ["met"]
+    assert caller.text(1) == "Yes." and not caller.of(wire.AudioFrame)
+    assert not caller.of(wire.ReplyText)[0].spoken and caller.of(wire.ReplyDone)[0].samples == 0
+
+
+def test_a_tool_is_called_and_its_result_is_answered() -> None:
+    config = ScriptedConfig(reply="Noon.", calls=('clock {"zone": "Oslo"}',))
+    llm = ListeningLlm(config, 1)
+
+    async def script(caller: Caller) -> None:
+        await caller.start(tools=(wire.ToolSpec("clock", "", {"type": "object"}),))
+        await caller.send(wire.InputText("What time is it?"))
+        await caller.pause_until(wire.TurnEnded)
+        (told,) = caller.of(wire.ToolCall)
+        await caller.send(wire.ToolResult(told.call_id, "12:00"))
+        await caller.send(wire.ReplyCreate())
+        await caller.pause_until_verdict(2)
+        await caller.end()
+
+    caller = call(script, engines(config, llm=llm))
+    (told,) = caller.of(wire.ToolCall)
+    assert (told.name, told.arguments, told.epoch) == ("clock", '{"zone": "Oslo"}', 1)
+    assert llm.asked[-1] == ("tool", "12:00") and caller.text(2) == "Noon."
+    assert caller.verdicts == ["met", "met"] and not caller.errors
+
+
+def test_the_history_can_be_written_and_read_by_name() -> None:
+    """Lines of turns and lines of the client's own."""
+    llm = ListeningLlm(SHORT, 1)
+
+    async def script(caller: Caller) -> None:
+        await caller.start()
+        await caller.send(wire.InputText("Hello."))
+        await caller.pause_until(wire.TurnEnded)
+        await caller.send(wire.HistoryAdd("system", "S.", "s", after=""))
+        await caller.send(wire.HistoryAdd("user", "A.", "a", after="s"))
+        await caller.send(wire.HistoryCall("c1", "clock", "{}", after="a"))
+        await caller.send(wire.ToolResult("c1", "noon", after="c1"))
+        for name in ("user-1", "never-there"):
+            await caller.send(wire.HistoryDelete(name))
+        await caller.send(wire.HistoryAdd("user", "twice", "a"))
+        await caller.send(wire.ReplyCreate())
+        await caller.pause_until_verdict(2)
+        await caller.end()
+
+    caller = call(script, engines(SHORT, llm=llm))
+    assert llm.asked[1:] == (
+        ("system", "S."),
+        ("user", "A."),
+        ("assistant", ""),
+        ("tool", "noon"),
+        ("assistant", "Yes."),
+    )
+    assert caller.errors == ["bad_field"]
+
+
+def test_a_commit_may_be_a_turn_though_nothing_was_heard() -> None:
+    """And what was said can be taken back."""
+
+    async def script(caller: Caller) -> None:
+        await caller.start(turn_taking="manual")
+        await caller.send(wire.InputCommit())
+        await caller.send(wire.InputCommit(even_empty=True))
+        await caller.speak(0.5)
+        await caller.send(wire.InputClear())
+        await caller.pause(0.3)
+        await caller.end()
+
+    assert call(script).verdicts == ["empty", "empty"]
+
+
+def test_a_reply_is_cut_after_its_end() -> None:
+    llm = ListeningLlm(ScriptedConfig(), 1)
+
+    async def script(caller: Caller) -> None:
+        await caller.start()
+        await caller.send(wire.InputText("Hello."))
+        await caller.wait(2.0)
+        await caller.send(wire.ReplyCancel())
+        await caller.wait(0.2)
+        await caller.send(wire.HistoryTruncate(1, 650.0))
+        await caller.send(wire.InputText("And?"))
+        await caller.wait(0.2)
+        await caller.end()
+
+    call(script, engines(llm=llm))
+    assert llm.asked[1:] == (("user", "Hello."), ("assistant", "This is …"), ("user", "And?"))

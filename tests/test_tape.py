@@ -16,6 +16,8 @@ from voicepipe import app, tape
 from voicepipe.core.acknowledge import AcknowledgeSettings
 from voicepipe.core.blame import SHARES
 from voicepipe.core.events import (
+    Ask,
+    Call,
     EndpointEvent,
     Hearing,
     LaneTiming,
@@ -33,6 +35,8 @@ from voicepipe.core.events import (
     Stage,
     Swell,
     Timing,
+    Tool,
+    Tools,
     Voiced,
     Work,
     WorkClass,
@@ -106,8 +110,13 @@ EVENTS: tuple[EndpointEvent, ...] = (
     Quiet(320),
 )
 
+CALL = Call("call_1", "weather", '{"place": "Oslo"}')
+TOOLS = Tools((Tool("weather", "Tells it.", '{"type":"object"}'),), "required")
+ASK = Ask("Be brief.", (Line("user", "Hi."), Line("call", "{}", "call_1", "weather")), False, 20, False, TOOLS)
+
 EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "Turns.on_opened": ({"now": 1.5},),
+    "Turns.on_settings": ({"settings": SETTINGS},),
     "Turns.on_shed": ({"shed": True}, {"shed": False}),
     "Turns.on_spare": ({"spare_s": 0.05}, {"spare_s": None}),
     "Turns.on_outlook": ({"outlook": Outlook(final_bound_s=0.1, reading_s=0.04, audio_ratio=1.5)},),
@@ -115,7 +124,11 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
         *({"event": event, "when": 1.25, "now": 1.5, "hearing": None} for event in EVENTS),
         {"event": SoftEnd(2048), "when": 1.25, "now": 1.5, "hearing": HEARING},
     ),
-    "Turns.on_commit_asked": ({"now": 1.5, "hearing": None}, {"now": 1.5, "hearing": HEARING}),
+    "Turns.on_commit_asked": (
+        {"now": 1.5, "hearing": None, "even_empty": False},
+        {"now": 1.5, "hearing": HEARING, "even_empty": True},
+    ),
+    "Turns.on_clear": ({"now": 1.5},),
     "Turns.on_expected": ({"work": WORK, "service_s": 0.04, "running": True, "now": 1.5},),
     "Turns.on_transcript": (
         {"work": WORK, "stable": "Grüße,", "tentative": "“☃”", "upto": 9, "timing": TIMING, "now": 1.5},
@@ -123,8 +136,8 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "Turns.on_score": ({"work": WORK, "score": 0.012345678901234567, "now": 1.5},),
     "Turns.on_thought": (
-        {"work": WORK, "text": " one\n", "finished": False, "timing": LANE_TIMING, "now": 1.5},
-        {"work": WORK, "text": "", "finished": True, "timing": TIMING, "now": 1.5},
+        {"work": WORK, "text": " one\n", "finished": False, "timing": LANE_TIMING, "now": 1.5, "calls": ()},
+        {"work": WORK, "text": "", "finished": True, "timing": TIMING, "now": 1.5, "calls": (CALL,)},
     ),
     "Turns.on_spoken": (
         {"work": WORK, "pcm": bytes(640), "last": False, "timing": LANE_TIMING, "now": 1.5},
@@ -138,11 +151,16 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "Turns.on_sent": ({"epoch": 3, "now": 1.5},),
     "Turns.on_report": ({"epoch": 3, "played_samples": 4800, "now": 1.5},),
     "Turns.on_truncate": ({"epoch": 3, "played_samples": 4800, "now": 1.5},),
+    "Turns.on_cut": ({"epoch": 3, "heard_samples": 4800, "now": 1.5},),
     "Turns.on_cancel": ({"now": 1.5},),
     "Turns.on_text": ({"text": "Hello.", "now": 1.5},),
-    "Turns.on_create": ({"now": 1.5},),
+    "Turns.on_create": ({"now": 1.5, "ask": None}, {"now": 1.5, "ask": ASK}),
     "Turns.on_closed": ({"now": 1.5},),
-    "Turns.on_line": ({"line": Line("user", "Hello.")},),
+    "Turns.on_line": (
+        {"line": Line("user", "Hello."), "name": "", "after": None},
+        {"line": Line("tool", "12", "call_1"), "name": "item:1", "after": "user-2"},
+    ),
+    "Turns.on_delete": ({"name": "user-2"},),
     "Turns.on_timer": ({"now": 1.5},),
     "Scheduler.on_submit": ({"work": WORK, "now": 1.5}, {"work": TEXTS, "now": 1.5}),
     "Scheduler.on_done": (

@@ -10,13 +10,23 @@ import pytest
 
 from tests.driving import Recorder, engines
 from voicepipe.config import Config, ScriptedConfig, parse_config
+from voicepipe.core.events import Ask, Line, Tool, Tools
+from voicepipe.core.patience import needed_silence_s
 from voicepipe.core.reply import HURRIED_FROM
 from voicepipe.core.turn_state import ELSEWHERE, OWN_MODEL, TurnSettings
 from voicepipe.device import Device
 from voicepipe.engines.scripted import ScriptedAsr, ScriptedLlm, ScriptedTurnModel
+from voicepipe.errors import BadField, Unsupported
 from voicepipe.services import Services
-from voicepipe.turn_setup import turn_settings
-from voicepipe.wire.messages import AudioFormat, SessionStart
+from voicepipe.turn_setup import ask_of, turn_settings
+from voicepipe.wire.messages import (
+    AudioFormat,
+    HistoryLine,
+    ReplyCreate,
+    SessionStart,
+    SessionUpdate,
+    ToolSpec,
+)
 
 LADDER = ("short-clause", "no-second-pass", "small-model", "acknowledge")
 
@@ -93,3 +103,51 @@ def test_only_a_voice_is_answered_unasked() -> None:
     assert not settings(start=started(mode="transcription")).auto_reply
     assert not settings(start=started(auto_reply=False)).auto_reply
     assert settings(start=started(turn_taking="manual")).manual
+
+
+# --- silence, tools, and replies that are asked for
+
+CLOCK = ToolSpec("clock", "Tells the time.", {"type": "object"})
+
+
+def test_a_silence_that_is_asked_for_holds_whatever_was_said() -> None:
+    patience = settings(start=started(silence_ms=700.0, operating_point="fast")).patience
+    for text in ("What is the time?", "I want to", "Hello"):
+        assert needed_silence_s(text, None, patience) == 0.7
+    assert patience.quiet_s is None
+
+
+def test_an_update_is_a_start_without_its_beginning() -> None:
+    given = {"instructions": "Be brief.", "turn_taking": "manual", "reply_as": "text", "max_reply_tokens": 5}
+    asked = settings(start=started(**given))
+    updated = turn_settings(services(), SessionUpdate(**given), 200.0, 16_000)
+    assert asked == updated
+    assert (asked.manual, asked.spoken, asked.reply.max_tokens) == (True, False, 5)
+
+
+def test_no_reply_is_longer_than_the_server_makes_them() -> None:
+    assert settings(services(Config(max_reply_tokens=50)), started(max_reply_tokens=60)).reply.max_tokens == 50
+
+
+def test_tools_are_for_models_that_call_them() -> None:
+    asked = settings(start=started(tools=(CLOCK,), tool_choice="clock"))
+    assert asked.tools == Tools((Tool("clock", "Tells the time.", '{"type":"object"}'),), "clock")
+    deaf = services()
+    cast("ScriptedLlm", deaf.engines.llm).calls_tools = False
+    with pytest.raises(Unsupported, match="does not call tools"):
+        settings(deaf, started(tools=(CLOCK,)))
+    settings(deaf)
+
+
+def test_a_reply_that_is_asked_for() -> None:
+    tools = Tools((Tool("clock", "", "{}"),))
+    assert ask_of(ReplyCreate(), tools) == Ask()
+    create = ReplyCreate(
+        "Whisper.", lines=(HistoryLine("user", "Hi."),), keep=False, reply_as="text", max_reply_tokens=3
+    )
+    assert ask_of(create, tools) == Ask("Whisper.", (Line("user", "Hi."),), kept=False, max_tokens=3, spoken=False)
+    assert ask_of(ReplyCreate(tool_choice="clock"), tools).tools == replace(tools, choice="clock")
+    assert ask_of(ReplyCreate(tools=()), tools).tools == Tools()
+    for wrong in (ReplyCreate(tool_choice="required"), ReplyCreate(tools=(), tool_choice="clock")):
+        with pytest.raises(BadField, match="tool_choice"):
+            ask_of(wrong, Tools())

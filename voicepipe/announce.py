@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from voicepipe.core import events as core
-from voicepipe.errors import VoicepipeError
 from voicepipe.wire import messages as wire
 
 
@@ -22,8 +21,12 @@ def to_wire(command: core.TurnCommand) -> wire.ServerMessage | wire.AudioFrame |
             return wire.TurnReopened(turn=turn, epoch=epoch)
         case core.Acknowledged(turn, epoch, samples):
             return wire.ReplyAcknowledged(turn=turn, epoch=epoch, samples=samples)
-        case core.ReplyText(turn, epoch, text):
-            return wire.ReplyText(turn=turn, epoch=epoch, text=text)
+        case core.ReplyText(turn, epoch, text, spoken):
+            return wire.ReplyText(turn=turn, epoch=epoch, text=text, spoken=spoken)
+        case core.ToolCalled(turn, epoch, call):
+            return wire.ToolCall(
+                turn=turn, epoch=epoch, call_id=call.call_id, name=call.name, arguments=call.arguments
+            )
         case core.ReplyAudio(epoch, offset, pcm):
             return wire.AudioFrame(epoch=epoch, offset_samples=offset, pcm=pcm)
         case core.ReplyDone(turn, epoch, samples):
@@ -35,10 +38,6 @@ def to_wire(command: core.TurnCommand) -> wire.ServerMessage | wire.AudioFrame |
         case core.TurnEnded(record):
             return _turn_ended(record)
     return None
-
-
-def error_to_wire(error: VoicepipeError) -> wire.Error:
-    return wire.Error(code=error.code, message=error.message, field=error.field)
 
 
 def _ms(seconds: float) -> float:

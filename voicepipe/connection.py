@@ -27,6 +27,11 @@ class Connection(Protocol):
         ...
 
     @property
+    def path(self) -> str:
+        """Of the request, without the query: it says what is spoken."""
+        ...
+
+    @property
     def query(self) -> Mapping[str, str]:
         """Query parameters of the request, the last value of each."""
         ...
@@ -84,20 +89,33 @@ class _Pipe:
 class MemoryConnection:
     """One end of an in-memory pair; `pair()` makes both. Each direction holds `capacity` messages."""
 
-    def __init__(self, inbox: _Pipe, outbox: _Pipe, query: Mapping[str, str] | None) -> None:
+    def __init__(
+        self,
+        inbox: _Pipe,
+        outbox: _Pipe,
+        query: Mapping[str, str] | None,
+        path: str,
+        headers: Mapping[str, str] | None,
+    ) -> None:
         self._inbox = inbox
         self._outbox = outbox
-        self.headers: Mapping[str, str] = {}
+        self.headers: Mapping[str, str] = headers or {}
+        self.path = path
         self.query: Mapping[str, str] = query or {}
         self.peer = "memory"
 
     @classmethod
     def pair(
-        cls, *, capacity: int = 64, query: Mapping[str, str] | None = None
+        cls,
+        *,
+        capacity: int = 64,
+        query: Mapping[str, str] | None = None,
+        path: str = "/v1/voice",
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[MemoryConnection, MemoryConnection]:
         """(server end, client end)."""
         up, down = _Pipe(capacity), _Pipe(capacity)
-        return cls(up, down, query), cls(down, up, query)
+        return cls(up, down, query, path, headers), cls(down, up, query, path, headers)
 
     async def recv(self) -> str | bytes:
         return await self._inbox.get()

@@ -2,7 +2,7 @@
 
 Levels are looked at as soon as sound arrives, speech is looked for on the device, a little later.
 At most one HEAR chunk of a session is at the device; frames that arrive meanwhile wait and are taken
-together, at most `MAX_FRAMES` at a time. Should they ever wait longer than `MAX_BACKLOG_FRAMES`, the oldest
+together, at most `MAX_FRAMES` at a time. Should they ever wait for longer than the session lets them, the oldest
 are passed over and counted: hearing late is worse than hearing with a gap.
 """
 
@@ -43,8 +43,8 @@ from voicepipe.ingest import AudioRing, Ingest
 
 MAX_FRAMES = 16
 """Half a second of Silero frames: some 2 ms of work."""
-MAX_BACKLOG_FRAMES = 128
-"""Four seconds."""
+MAX_BACKLOG_S = 4.0
+"""Of a client that sends as it records."""
 QUIET_BEFORE_SOFT_END_S = (-0.064, 0.25)
 """Quiet that began so long before the detector's first silent frame is what it noticed."""
 STARVED_S = 0.3
@@ -81,6 +81,7 @@ class Ears:
         guarded: Callable[[Callable[[], None]], None],
         clock: Callable[[], float],
         timeout_s: float,
+        max_backlog_s: float = MAX_BACKLOG_S,
     ) -> None:
         """`deaf` is told the code of an error, where the Vad fails or has not answered for `timeout_s`.
         `guarded` runs a callback of ours and keeps its faults in the session."""
@@ -98,6 +99,7 @@ class Ears:
         self._guarded = guarded
         self._clock = clock
         self._timeout_s = timeout_s
+        self._max_backlog = round(max_backlog_s * RATE_HZ / self._stream.frame_samples)
         self._endpointer = Endpointer()
         self._lulls = LullTracker()
         self._next_block = 0
@@ -127,6 +129,11 @@ class Ears:
         else:
             act(now, None)
 
+    def forget(self) -> None:
+        """What has been listened to so far means nothing any more: speech that goes on begins anew."""
+        self._endpointer = Endpointer(since=self._next_frame)
+        self._lulls = LullTracker()
+
     def next_deadline(self) -> float | None:
         deadlines = [d for d in (self._starved_at(), self._overdue_at) if d is not None]
         return min(deadlines, default=None)
@@ -152,7 +159,7 @@ class Ears:
         while self.ring.newest - self._next_frame >= size:
             start, self._next_frame = self._next_frame, self._next_frame + size
             self._frames.append(_Frame(start, self.ring.read(start, start + size), arrived))
-        while len(self._frames) > MAX_BACKLOG_FRAMES:
+        while len(self._frames) > self._max_backlog:
             self._frames.popleft()
             self.passed_over_frames += 1
         self._listen()

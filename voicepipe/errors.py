@@ -7,7 +7,8 @@
     ├── Refused              no session for this request: reason and the time to come back
     ├── EngineError          an engine failed; costs its own turn
     │   ├── EngineTimeout, EngineUnavailable, EngineBusy
-    │   └── PromptRefused, PromptTooLong
+    │   ├── PromptRefused, PromptTooLong
+    │   └── BadToolCall
     ├── ModelError           a model is missing, corrupt or cannot be fetched
     │   ├── ModelMissing, ModelCorrupt, IndexUnreachable, UnknownModel
     ├── UsageError           wrong argument or file; exit status 2
@@ -158,6 +159,12 @@ class PromptTooLong(PromptRefused):
     """The prompt leaves no room for an answer in the context."""
 
     code = "context_length_exceeded"
+
+
+class BadToolCall(EngineError):
+    """The model asked for a tool that it was not offered, or with arguments that do not fit its schema."""
+
+    code = "bad_tool_call"
 
 
 class ModelError(VoicepipeError):

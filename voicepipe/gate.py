@@ -20,9 +20,9 @@ from urllib.parse import parse_qsl
 from voicepipe.core.admission import Reason, Refuse, SessionRequest
 from voicepipe.errors import BadField
 from voicepipe.webfiles import Reply, error_reply, json_reply
-from voicepipe.wire.native import PROTOCOL, parse_budget_ms
+from voicepipe.wire.doors import DOORS, NATIVE, Door
+from voicepipe.wire.native import parse_budget_ms
 
-VOICE_PATH = "/v1/voice"
 DRAIN_RETRY_MS = 5_000
 """When to try again at a server that is going away: another one should be there by then."""
 
@@ -56,6 +56,11 @@ class Visit:
         return dict(pairs)
 
     @property
+    def door(self) -> Door:
+        """Whose dialect it would speak; the native one where the path is nobody's."""
+        return DOORS.get(self.path, NATIVE)
+
+    @property
     def upgrades(self) -> bool:
         return self.headers.get("upgrade", "").strip().lower() == "websocket"
 
@@ -66,16 +71,16 @@ class Visit:
 
     @property
     def token(self) -> str | None:
-        """From `Authorization: Bearer`, else the first subprotocol that is none of ours."""
+        """From `Authorization: Bearer`, else from where the dialect has it among the subprotocols."""
         scheme, _, credentials = self.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return credentials.strip()
-        return next((name for name in self.subprotocols if name != PROTOCOL), None)
+        return self.door.token(self.subprotocols)
 
     @property
     def can_read_refusal(self) -> bool:
         """Whether a refusal after the upgrade is understood; a browser cannot read one before."""
-        return PROTOCOL in self.subprotocols and self.query.get("refuse") != "http"
+        return self.door.subprotocol in self.subprotocols and self.query.get("refuse") != "http"
 
     @property
     def is_page(self) -> bool:
@@ -189,7 +194,7 @@ def session_request(visit: Visit, token: str = "") -> SessionRequest | Reply:
         route=route,
         token=token,
         address=quota_address(visit.peer),
-        may_wait=visit.can_read_refusal,
+        may_wait=visit.can_read_refusal and visit.door.waits,
     )
 
 

@@ -14,7 +14,7 @@ from websockets.typing import Subprotocol
 from voicepipe.errors import TooLarge
 from voicepipe.gate import Visit
 from voicepipe.webfiles import Reply, error_reply
-from voicepipe.wire.native import MAX_BINARY_BYTES, MAX_TEXT_BYTES, PROTOCOL, Error, encode_server
+from voicepipe.wire.doors import DOORS, Door
 
 
 def visit_of(request: Request, peer: str) -> Visit:
@@ -43,15 +43,15 @@ def unreadable(method: bytes) -> bytes:
     return response_of(error_reply(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD", allow)).serialize()
 
 
-def too_large(size: int | None) -> bytes:
+def too_large(size: int | None, door: Door) -> bytes:
     """What goes before the close where a frame has so many bytes, or, for None, too many fragments."""
-    limit = f"a frame may have {max(MAX_BINARY_BYTES, MAX_TEXT_BYTES)} bytes"
+    limit = f"a frame may have {door.max_bytes} bytes"
     fault = TooLarge(f"{limit}, not {size}" if size else f"{limit}, and not so many fragments", field="frame")
-    text = encode_server(Error(fault.code, fault.message, fault.field))
-    assert isinstance(text, str)
-    return text.encode()
+    return door.too_large(fault).encode()
 
 
 def select_subprotocol(ws: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
     """The token beside it, if any, is no protocol; and a client that offers none is welcome too."""
-    return next((name for name in offered if name == PROTOCOL), None)
+    assert ws.request is not None, "it has been read"
+    door = DOORS[ws.request.path.partition("?")[0]]
+    return next((name for name in offered if name == door.subprotocol), None)

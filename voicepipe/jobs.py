@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 from voicepipe.audio import Resampler, to_pcm16
-from voicepipe.core.events import Load, Rehear, Speak, Submit, Think, Work, WorkKind
+from voicepipe.core.events import Line, Load, Rehear, Speak, Submit, Think, Tools, Work, WorkKind
 from voicepipe.core.utterance import RATE_HZ, Span
 from voicepipe.device import Call, nothing_before
 from voicepipe.engines.base import (
@@ -23,11 +23,14 @@ from voicepipe.engines.base import (
     Prompt,
     Role,
     Synthesis,
+    ToolOffer,
+    ToolUse,
     Transcript,
     Tts,
     TtsStep,
     Window,
 )
+from voicepipe.engines.unread import tokens_of
 from voicepipe.ingest import AudioRing
 from voicepipe.meter import load_of
 from voicepipe.rehearing import Rehearing
@@ -158,6 +161,10 @@ class Jobs:
         second = engines.asr_second
         self._rehearing = None if second is None else Rehearing(second, ring)
         self._generation: Generation | None = None
+        self.prompt_tokens = 0.0
+        """Of the newest generation's prompt, about."""
+        self.tools = Tools()
+        """At hand for the newest generation."""
         self._small = False
         """By the smaller model."""
         self._speech: Reading | None = None
@@ -250,8 +257,12 @@ class Jobs:
 
     def _begin_generation(self, task: Think, ctx: Context) -> None:
         self.abandon_reply()
-        messages = tuple(ChatMessage(cast(Role, line.role), line.text) for line in task.lines)
-        self._generation = self._slot.generate(Prompt(messages, task.max_tokens, task.small), ctx)
+        messages = tuple(map(_message if self._engines.llm.calls_tools else _plain_message, task.lines))
+        tools = tuple(ToolOffer(tool.name, tool.description, tool.parameters) for tool in task.tools.those)
+        prompt = Prompt(messages, task.max_tokens, task.small, tools, task.tools.choice)
+        self._generation = self._slot.generate(prompt, ctx)
+        self.prompt_tokens = tokens_of(messages)
+        self.tools = task.tools
         self._small = task.small
 
     def _begin_clause(self, task: Speak, ctx: Context) -> None:
@@ -274,6 +285,22 @@ class Jobs:
     def _context(self, work: Work, now: float) -> Context:
         remaining_ms = None if work.deadline is None else 1000 * (work.deadline - now)
         return Context(self._session, work.turn, work.epoch, work.revision, remaining_ms)
+
+
+def _message(line: Line) -> ChatMessage:
+    if line.role == "call":
+        return ChatMessage("assistant", "", (ToolUse(line.call_id, line.name, line.text),))
+    return ChatMessage(cast(Role, line.role), line.text, call_id=line.call_id)
+
+
+def _plain_message(line: Line) -> ChatMessage:
+    """For a model that knows no tools: what others have called, and what came of it, as if it had been said."""
+    match line.role:
+        case "call":
+            return ChatMessage("assistant", f"[{line.name} {line.text}]")
+        case "tool":
+            return ChatMessage("user", f"[{line.text}]")
+    return ChatMessage(cast(Role, line.role), line.text)
 
 
 def _decoded(heard: Transcript, upto: int) -> Decoded:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from voicepipe.gallery import GALLERY_PATH, Gallery
-from voicepipe.gate import VOICE_PATH, Gate, Visit
+from voicepipe.gate import Gate, Visit
 from voicepipe.lag import LagProbe
 from voicepipe.metrics import Metrics
 from voicepipe.webfiles import Reply, error_reply, json_reply
+from voicepipe.wire.doors import DOORS
 
 STUCK_LOOP_S = 1.0
 """An event loop that lags more than this is not alive."""
@@ -46,10 +47,10 @@ class Pages:
         if visit.method not in ("GET", "HEAD"):
             allow = {"Allow": "GET, HEAD"}
             return error_reply(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD", allow)
-        if visit.path == VOICE_PATH:
+        if visit.path in DOORS:
             return None
         if visit.upgrades:
-            return error_reply(HTTPStatus.NOT_FOUND, f"websockets are served at {VOICE_PATH}")
+            return error_reply(HTTPStatus.NOT_FOUND, f"websockets are served at {' and '.join(DOORS)}")
         match visit.path:
             case "/healthz":
                 return self._health()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from voicepipe.announce import error_to_wire
 from voicepipe.config import Config
 from voicepipe.connection import Connection, ConnectionClosed
 from voicepipe.errors import (
@@ -20,7 +19,9 @@ from voicepipe.errors import (
 from voicepipe.services import Services
 from voicepipe.session import Session
 from voicepipe.wire import messages as wire
-from voicepipe.wire.native import decode_client, encode_server, parse_budget_ms
+from voicepipe.wire.dialect import Dialect
+from voicepipe.wire.doors import door_at
+from voicepipe.wire.native import parse_budget_ms
 
 log = logging.getLogger(__name__)
 
@@ -30,40 +31,50 @@ START_TIMEOUT_S = 10.0
 async def serve_session(connection: Connection, services: Services, ident: str) -> None:
     """Run a session to its end; `ident` is unique in the process. Closes the connection. Raises nothing of
     the client's making."""
+    dialect = door_at(connection.path).dialect(connection.headers, connection.query)
     try:
-        code, reason = await _serve(connection, services, ident)
+        code, reason = await _serve(connection, dialect, services, ident)
     except ConnectionClosed:
         return
     except ClientError as exc:
         services.observer.client_error(exc.code)
-        await _tell(connection, services, exc)
+        await _tell(connection, dialect, services, exc)
         code, reason = exc.close_code, exc.code
     except EngineBusy as exc:
         services.observer.refused(exc.code)
         log.warning("refused, %s: peer %s", exc.code, connection.peer)
-        await _tell(connection, services, exc)
+        await _tell(connection, dialect, services, exc)
         code, reason = 1013, exc.code
     await connection.close(code, reason)
 
 
-async def _serve(connection: Connection, services: Services, ident: str) -> tuple[int, str]:
+async def _serve(connection: Connection, dialect: Dialect, services: Services, ident: str) -> tuple[int, str]:
     budget_ms = _budget_ms(connection, services.config)
+    start = dialect.opening() or await _first_message(connection, dialect)
+    return await Session(connection, dialect, services, ident, start, budget_ms).run()
+
+
+async def _first_message(connection: Connection, dialect: Dialect) -> wire.SessionStart:
+    """Of a client that begins."""
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
-            message = decode_client(await connection.recv())
+            data = await connection.recv()
     except TimeoutError:
         raise SessionLimit(f"no session.start within {START_TIMEOUT_S:.0f} s") from None
+    try:
+        for message in dialect.receive(data):
+            if isinstance(message, wire.SessionStart):
+                return message
     except BadField as exc:
         raise BadStart(exc.message, field=exc.field) from None
-    if not isinstance(message, wire.SessionStart):
-        raise OutOfOrder("the first message must be session.start")
-    return await Session(connection, services, ident, message, budget_ms).run()
+    raise OutOfOrder("the first message must be session.start")
 
 
-async def _tell(connection: Connection, services: Services, exc: VoicepipeError) -> None:
+async def _tell(connection: Connection, dialect: Dialect, services: Services, exc: VoicepipeError) -> None:
     try:
         async with asyncio.timeout(services.config.limits.send_timeout_s):
-            await connection.send(encode_server(error_to_wire(exc)))
+            for frame in dialect.fault(exc):
+                await connection.send(frame)
     except (ConnectionClosed, TimeoutError):
         log.debug("the client could not be told %s", exc.code)
 

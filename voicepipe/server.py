@@ -46,17 +46,16 @@ from voicepipe.metrics import Metrics
 from voicepipe.pages import Pages, Readiness
 from voicepipe.transport import VoiceSocket, WebsocketConnection, socket_class
 from voicepipe.webfiles import Reply, load_web_files
-from voicepipe.wire.native import MAX_BINARY_BYTES, MAX_TEXT_BYTES, Refused, Waiting, encode_server
+from voicepipe.wire.doors import DOORS, NATIVE
+from voicepipe.wire.native import Refused, Waiting, encode_server
 
 _log = logging.getLogger(__name__)
 _transport_log = logging.getLogger("voicepipe.transport")
 _transport_log.setLevel(logging.WARNING)  # below that, the library logs payloads: people's words
 
-_MAX_MESSAGE_BYTES = 4 * max(MAX_BINARY_BYTES, MAX_TEXT_BYTES)
-"""Past the dialect's own limit, which the session tells apart by kind. Beyond this the library reads no more: the
-client is told by the socket, and closed with 1009. This times the queue and one more is what a peer can make a
-connection hold."""
 _MAX_QUEUE_FRAMES = 8
+"""This and one more, times what is read of a frame (`Door.read_bytes`), is what a peer can make a connection hold.
+Beyond that size the library reads no more: the client is told by the socket, and closed with 1009."""
 _WRITE_LIMIT_BYTES = (8_192, 2_048)
 _OPEN_TIMEOUT_S = 5.0
 _PING_INTERVAL_S = 5.0
@@ -165,7 +164,7 @@ class VoiceServer:
                 ping_interval=_PING_INTERVAL_S,
                 ping_timeout=_PING_TIMEOUT_S,
                 close_timeout=settings.close_timeout_s,
-                max_size=_MAX_MESSAGE_BYTES,
+                max_size=NATIVE.read_bytes,
                 max_queue=_MAX_QUEUE_FRAMES,
                 write_limit=_WRITE_LIMIT_BYTES,
                 logger=_transport_log,
@@ -256,6 +255,7 @@ class VoiceServer:
         ws.arrived = asyncio.get_running_loop().time()
         if visit.path.startswith(GALLERY_PATH):
             await self._gallery.refresh()
+        ws.protocol.max_message_size = visit.door.read_bytes
         reply = self._pages.answer(visit)
         if reply is None:
             turned_away = self._gate.check(visit, self._crowd(ws), port=self.port, draining=self.draining.is_set())
@@ -369,7 +369,8 @@ class VoiceServer:
     async def _refuse(self, connection: Connection, refused: Refused, code: int) -> Ending:
         """Reads nothing of what the peer sends."""
         try:
-            await connection.send(encode_server(refused))
+            for frame in DOORS[connection.path].refused(refused):
+                await connection.send(frame)
         except ConnectionClosed:
             return GOOD
         return Ending(code, refused.reason)

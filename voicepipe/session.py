@@ -12,7 +12,7 @@ import itertools
 import logging
 from collections.abc import Callable
 
-from voicepipe.announce import error_to_wire, to_wire
+from voicepipe.announce import to_wire
 from voicepipe.claim import Claim
 from voicepipe.connection import Connection, ConnectionClosed
 from voicepipe.core import events as core
@@ -21,14 +21,24 @@ from voicepipe.core.turn_state import Phase
 from voicepipe.device import Done, Dropped, Failed, Outcome
 from voicepipe.ears import Ears
 from voicepipe.engines.base import LlmStep, Transcript
-from voicepipe.errors import BadStart, ClientError, OutOfOrder, SessionLimit, Unsupported
-from voicepipe.ingest import Ingest
+from voicepipe.errors import (
+    BadField,
+    BadStart,
+    BadToolCall,
+    ClientError,
+    OutOfOrder,
+    SessionLimit,
+    Unsupported,
+)
+from voicepipe.ingest import INTERNAL_HZ, Ingest
 from voicepipe.jobs import Decoded, Jobs, Spoken, is_whole
 from voicepipe.outbox import Outbox
 from voicepipe.services import Services
-from voicepipe.turn_setup import turn_settings
+from voicepipe.tally import Tally
+from voicepipe.toolbox import checked_calls
+from voicepipe.turn_setup import ask_of, turn_settings
 from voicepipe.wire import messages as wire
-from voicepipe.wire.native import decode_client
+from voicepipe.wire.dialect import Dialect
 
 log = logging.getLogger(__name__)
 
@@ -48,17 +58,17 @@ class Session:
     def __init__(
         self,
         connection: Connection,
+        dialect: Dialect,
         services: Services,
         ident: str,
         start: wire.SessionStart,
         budget_ms: float,
     ) -> None:
         """Raises BadStart, Unsupported and EngineBusy."""
-        if start.tools:
-            raise BadStart("tools are not offered", field="tools")
         if isinstance(start.resume, str):  # True only asks for a token, and gets none
             raise BadStart("there is no session to resume", field="resume")
         self._connection = connection
+        self._dialect = dialect
         self._services = services
         self._ident = ident
         self._clock = asyncio.get_running_loop().time
@@ -76,13 +86,20 @@ class Session:
             guarded=self._guarded,
             clock=self._clock,
             timeout_s=services.config.limits.engine_timeout_s,
+            max_backlog_s=dialect.max_backlog_s,
         )
+        output_rate = start.output_rate or services.engines.tts.sample_rate_hz
+        try:
+            self._settings = turn_settings(services, start, budget_ms, output_rate)
+        except (BadField, Unsupported) as exc:
+            raise BadStart(exc.message, field=exc.field) from None
         self._jobs = Jobs(ident, services.engines, self._ears.ring, start.output_rate)
-        settings = turn_settings(services, start, budget_ms, self._jobs.output_rate)
-        self._turns = services.make_turns(ident, settings, serial)
+        self._tally = Tally()
+        self._turns = services.make_turns(ident, self._settings, serial)
         self._turns.on_outlook(services.forecaster.outlook())
         self._outbox = Outbox(
             connection,
+            dialect.tell,
             timeout_s=services.config.limits.send_timeout_s,
             epoch=lambda: self._turns.epoch,
             sent=lambda epoch: self._pump(self._turns.on_sent(epoch, self._clock())),
@@ -135,15 +152,31 @@ class Session:
                 kind = "idle" if idle_at < until else "too long"
                 raise SessionLimit(f"the session was {kind}") from None
             try:
-                message = decode_client(data)
-                if isinstance(message, wire.SessionEnd):
-                    raise _End(1000, "")
+                for step in self._dialect.receive(data):
+                    if isinstance(step, str | bytes):
+                        self._outbox.answer(step)
+                    elif isinstance(step, wire.SessionEnd):
+                        raise _End(1000, "")
+                    else:
+                        self._on_message(step)
+                self._grant()
+            except ClientError as exc:
+                self._complain(exc)
+
+    def _grant(self) -> None:
+        """What the dialect has held back, and the session can do by now."""
+        for message in self._dialect.wishes():
+            try:
                 self._on_message(message)
             except ClientError as exc:
-                if exc.fatal:
-                    raise
-                self._services.observer.client_error(exc.code)
-                self._outbox.put(error_to_wire(exc))
+                self._complain(exc)
+
+    def _complain(self, error: ClientError) -> None:
+        """Raises it where it ends the session."""
+        if self._dialect.is_fatal(error):
+            raise error
+        self._services.observer.client_error(error.code)
+        self._outbox.answer(*self._dialect.fault(error))
 
     async def _drain(self) -> None:
         await self._services.draining.wait()
@@ -197,23 +230,59 @@ class Session:
                 self._pump(turns.on_report(epoch, played_samples, now))
             case wire.HistoryTruncate(epoch, heard_ms):
                 played = round(heard_ms * self._jobs.output_rate / 1000)
-                self._pump(turns.on_truncate(epoch, played, now))
-            case wire.InputCommit():
+                self._pump(turns.on_cut(epoch, played, now))
+            case wire.InputCommit(even_empty):
                 # What was said before it counts, also where the VAD has not come to it yet.
-                self._ears.after_what_arrived(lambda *heard: self._pump(turns.on_commit_asked(*heard)))
+                self._ears.after_what_arrived(
+                    lambda now, hearing: self._pump(turns.on_commit_asked(now, hearing, even_empty))
+                )
+            case wire.InputClear():
+                self._ears.after_what_arrived(lambda now, _: self._clear(now))
             case wire.InputText(text):
                 self._pump(turns.on_text(text, now))
-            case wire.ReplyCreate(None):
-                self._pump(turns.on_create(now))
+            case wire.ReplyCreate():
+                self._pump(turns.on_create(now, ask_of(message, self._settings.tools)))
             case wire.ReplyCancel():
                 self._pump(turns.on_cancel(now))
-            case wire.HistoryAdd(role, text):
-                turns.on_line(core.Line(role, text))
+            case wire.SessionUpdate():
+                self._update(message)
+            case wire.HistoryAdd() | wire.HistoryCall() | wire.HistoryDelete() | wire.ToolResult():
+                self._on_history(message)
             case wire.SessionStart():
                 raise OutOfOrder("the session has been started already")
             case _:
                 kind = type(message).__struct_config__.tag
                 raise Unsupported(f"{kind} is not offered", field="type")
+
+    def _on_history(
+        self, message: wire.HistoryAdd | wire.HistoryCall | wire.HistoryDelete | wire.ToolResult
+    ) -> None:
+        turns = self._turns
+        if isinstance(message, wire.HistoryDelete):
+            self._pump(turns.on_delete(message.id))
+            return
+        name = message.id or (message.call_id if isinstance(message, wire.HistoryCall) else "")
+        if turns.has_line(name):
+            raise BadField(f"{message.__struct_config__.tag}: there is a line of that name", field="id")
+        if message.after and not turns.has_line(message.after):
+            raise BadField(f"{message.__struct_config__.tag}: there is no line of that name", field="after")
+        match message:
+            case wire.HistoryAdd(role, text):
+                line = core.Line(role, text)
+            case wire.HistoryCall(call_id, tool, arguments):
+                line = core.Line("call", arguments, call_id, tool)
+            case wire.ToolResult(call_id, output):
+                line = core.Line("tool", output, call_id)
+        self._pump(turns.on_line(line, name, message.after))
+
+    def _update(self, message: wire.SessionUpdate) -> None:
+        settings = turn_settings(self._services, message, self._budget_ms, self._jobs.output_rate)
+        self._settings = settings
+        self._pump(self._turns.on_settings(settings))
+
+    def _clear(self, now: float) -> None:
+        self._ears.forget()
+        self._pump(self._turns.on_clear(now))
 
     # carrying out
 
@@ -234,10 +303,13 @@ class Session:
                     self._announce(command)
         self._claim.update(self._turns.latest_start(self._clock()))
         self._arm()
+        self._grant()
 
     def _submit(self, command: core.Submit) -> None:
         services = self._services
         chunk = self._jobs.call(command, self._turns.span(), self._clock())
+        if isinstance(command.task, core.Think) and command.work.kind is core.WorkKind.THINK:
+            self._tally.begin(command.work, self._jobs.prompt_tokens)
         others_wait = services.device.has_waiting(command.work.kind)
         work = services.forecaster.price(command.work, chunk.load, command.way, others_wait=others_wait)
         expected_s = services.forecaster.mean_s(work.kind, chunk.load) if work.kind in _DECODES else None
@@ -267,9 +339,23 @@ class Session:
             self._services.observer.engine_failed(command.stage.value)
         elif isinstance(command, core.Corrected):
             self._services.observer.transcript_corrected()
+        self._tell_more(command)
         message = to_wire(command)
         assert message is not None
         self._outbox.put(message)
+
+    def _tell_more(self, command: core.TurnCommand) -> None:
+        """What goes before it."""
+        span = self._turns.span()
+        match command:
+            case core.SpeechStarted(turn) if span is not None:
+                self._outbox.put(wire.MediaTime(turn, 1000 * span.start // INTERNAL_HZ))
+            case core.Committed(turn) if span is not None:
+                self._outbox.put(wire.MediaTime(turn, 1000 * self._turns.heard_to // INTERNAL_HZ))
+            case core.ReplyDone() | core.ReplyInterrupted() | core.Reopened() | core.TurnEnded():
+                made = self._tally.take()
+                if made is not None:
+                    self._outbox.put(made)
 
     def _note(self, record: core.TurnRecord) -> None:
         self._turn_over.set()
@@ -298,9 +384,7 @@ class Session:
                 case Done(work, timing, Decoded(heard, upto)):
                     self._pump(self._turns.on_transcript(work, heard.stable, heard.tentative, upto, timing, now))
                 case Done(work, timing, LlmStep() as step):
-                    finished = step.finish is not None
-                    self._tell_spare(work)
-                    self._pump(self._turns.on_thought(work, step.text, finished, timing, now))
+                    self._on_step(work, step, timing, now)
                 case Done(work, _, float() as score):
                     self._pump(self._turns.on_score(work, score, now))
                 case Done(work, timing, Spoken(pcm, last)):
@@ -316,6 +400,18 @@ class Session:
                     raise AssertionError(f"unexpected outcome {type(outcome)}")
 
         self._guarded(act)
+
+    def _on_step(self, work: core.Work, step: LlmStep, timing: core.Timing, now: float) -> None:
+        self._tell_spare(work)
+        self._tally.on_step(work, step)
+        try:
+            calls = checked_calls(step.calls, self._jobs.tools)
+        except BadToolCall as error:
+            log.error("%s failed: %s: %s", work.kind, error.code, error.message)
+            self._pump(self._turns.on_engine_failed(work, error.code, now))
+            return
+        finished = step.finish is not None
+        self._pump(self._turns.on_thought(work, step.text, finished, timing, now, calls))
 
     def _follow_pressure(self) -> None:
         """What is begun ahead is begun on an outcome, so that it is soon enough to look before each."""

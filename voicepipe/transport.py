@@ -19,6 +19,7 @@ from voicepipe.connection import ConnectionClosed
 from voicepipe.core.admission import Grant, Refuse
 from voicepipe.gate import TurnedAway, Visit
 from voicepipe.lobby import Ticket
+from voicepipe.wire.doors import NATIVE, Door
 
 SEND_BUFFER_BYTES = 16_384
 """Kernel send buffer per connection. With the system's default, a client that stops reading swallows
@@ -37,7 +38,7 @@ class VoiceSocket(ServerConnection):
     everyone: set[VoiceSocket]
     most: int
     unreadable: Callable[[bytes], bytes]
-    too_large: Callable[[int | None], bytes]
+    too_large: Callable[[int | None, Door], bytes]
     visit: Visit | None = None
     arrived: float | None = None
     """Loop time at which the request had been read."""
@@ -78,11 +79,12 @@ class VoiceSocket(ServerConnection):
     def _say_what_was_too_large(self) -> None:
         """A message beyond the library's limits never gets to a session, which would say so: the library closes.
         Its close frame, which waits to be written, can hold no more than a code and a line."""
+        door = NATIVE if self.visit is None else self.visit.door
         match self.protocol.parser_exc or self.connection_exc:
             case PayloadTooBig(size=size, current_size=before):
-                told = type(self).too_large((size or 0) + (before or 0))
+                told = type(self).too_large((size or 0) + (before or 0), door)
             case TooManyFragments():
-                told = type(self).too_large(None)
+                told = type(self).too_large(None, door)
             case _:
                 return
         self.transport.write(Frame(Opcode.TEXT, told).serialize(mask=False))
@@ -100,7 +102,7 @@ class VoiceSocket(ServerConnection):
 
 
 def socket_class(
-    most: int, unreadable: Callable[[bytes], bytes], too_large: Callable[[int | None], bytes]
+    most: int, unreadable: Callable[[bytes], bytes], too_large: Callable[[int | None, Door], bytes]
 ) -> type[VoiceSocket]:
     """A class for one server's sockets. Past `most` of them a new one is cut without an answer, so
     that connections which never send a request cannot use up the descriptors. `unreadable` makes the
@@ -131,6 +133,7 @@ class WebsocketConnection:
         client_error: Callable[[str], None],
     ) -> None:
         self.headers: Mapping[str, str] = visit.headers
+        self.path = visit.path
         self.query: Mapping[str, str] = visit.query
         self.peer = visit.peer
         self._ws = ws

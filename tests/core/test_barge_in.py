@@ -248,3 +248,32 @@ def test_where_it_began_is_told_once() -> None:
     speech.on_speech(30_000)
     speech.forget()
     assert speech.take() is None
+
+
+def test_speech_that_may_not_interrupt_is_the_next_turn_if_it_goes_on() -> None:
+    """And nobody's, if it was over before."""
+    speech = BargeIn(replace(SETTINGS, interruptible=False))
+    speech.on_speech(20_000)
+    assert speech.weigh(replying(), 9.0, 1.4) is None
+    assert speech.take() == 20_000
+    speech.on_speech(30_000)
+    speech.on_pause()
+    assert speech.take() is None
+
+
+def test_where_turns_begin_on_demand_what_was_said_is_kept_for_it() -> None:
+    """All of it, from its first sound, and how much it was."""
+    speech = BargeIn(replace(SETTINGS, interruptible=False, manual=True))
+    speech.on_speech(20_000)
+    assert speech.weigh(replying(), 0.6, 1.4) is None
+    speech.on_pause()
+    speech.on_speech(40_000)
+    assert (speech.speech_s, speech.take()) == (0.6, 20_000)
+
+
+def test_other_settings_hold_at_once() -> None:
+    speech = BargeIn(SETTINGS)
+    speech.on_speech(20_000)
+    assert speech.weigh(replying(1.4), 0.3, 1.4) is Finding.BARGE_IN
+    speech.on_settings(replace(SETTINGS, interruptible=False))
+    assert speech.weigh(replying(1.4), 0.3, 1.4) is None

@@ -7,10 +7,13 @@ from itertools import count
 
 import pytest
 
-from tests.core.talking import RATE, SETTINGS, Talk, kinds, replied, spoken
+from tests.core.talking import SETTINGS, Talk, kinds, replied, spoken
 from voicepipe.core.answering import Answering
-from voicepipe.core.closing import Closing
+from voicepipe.core.closing import Closing, reply_line, user_line
 from voicepipe.core.events import (
+    Ask,
+    Call,
+    Line,
     RefusedFor,
     ReplyDone,
     ReplyInterrupted,
@@ -146,7 +149,7 @@ class End:
         self.numbers = Numbering("s", count(1))
         self.history = History(9)
         answering = Answering(self.numbers, SETTINGS, self.history, Ladder("s", SETTINGS, self.numbers.serial))
-        self.closing = Closing(self.numbers, self.history, answering, Pauses(SETTINGS), RATE)
+        self.closing = Closing(self.numbers, self.history, answering, Pauses(SETTINGS))
         self.turn = spoken(self.numbers)
         if committed:
             self.turn.ledger.on_commit(1.1)
@@ -214,3 +217,62 @@ def test_a_turn_that_nobody_answers_is_not_late() -> None:
     end.turn.reply = None
     _, verdict = end.by(end.closing.unanswered(end.turn, 9.0))
     assert verdict is Verdict.MET
+
+
+# --- what the client says was heard
+
+
+def test_a_reply_that_is_over_is_cut_to_what_was_heard_of_it() -> None:
+    """One second for two words; more or less than was thought, and nothing."""
+    for samples, left in ((500, ["One …"]), (400, []), (1000, ["One two."]), (2000, ["One two."])):
+        end = End(committed=True)
+        end.closing.heard_out(end.turn, 2.2)
+        assert end.closing.truncate(1, samples) is (samples < 1000)
+        assert end.replies == left
+
+
+def test_more_may_have_been_heard_than_was_thought() -> None:
+    """The line of it comes behind the user's, whatever has been said since."""
+    end = End(committed=True)
+    end.history.add(Line("user", "Hello."), user_line(1))
+    end.closing.interrupt(end.turn, 1.1)
+    end.history.add(Line("user", "And?"))
+    assert end.replies == []
+    assert end.closing.truncate(1, 600)
+    assert [line.text for line in end.history.lines] == ["Hello.", "One …", "And?"]
+
+
+def test_of_a_reply_that_nobody_knows_nothing_is_cut() -> None:
+    end = End(committed=True)
+    end.closing.heard_out(end.turn, 2.2)
+    assert not end.closing.truncate(7, 500) and end.replies == ["One two."]
+
+
+def test_what_was_heard_of_a_reply_may_be_known_before_its_end() -> None:
+    end = End(committed=True)
+    assert end.turn.reply is not None
+    end.turn.reply.cut_at = 500
+    end.closing.heard_out(end.turn, 2.2)
+    assert end.replies == ["One …"]
+
+
+def test_a_reply_beside_the_conversation_leaves_nothing_in_it() -> None:
+    end = End(committed=True)
+    end.turn.ask = Ask(kept=False)
+    end.closing.heard_out(end.turn, 2.2)
+    assert end.replies == [] and not end.closing.truncate(1, 500)
+
+
+def test_a_call_of_a_tool_and_its_result_follow_what_was_said() -> None:
+    """Whatever came first, and also where the reply was interrupted."""
+    end = End(committed=True)
+    assert end.turn.reply is not None
+    end.turn.reply.called = (Call("c1", "clock", "{}"),)
+    end.turn.results.append(Line("tool", "noon", "c1"))
+    end.closing.interrupt(end.turn, 2.0)
+    assert [(line.role, line.text) for line in end.history.lines] == [
+        ("assistant", "One …"),
+        ("call", "{}"),
+        ("tool", "noon"),
+    ]
+    assert end.history.has("c1") and end.history.has(reply_line(1))

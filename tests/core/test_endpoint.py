@@ -166,3 +166,9 @@ def test_events_come_in_a_legal_order(probabilities: list[float]) -> None:
         if isinstance(event, Onset | Resumed):
             assert event.start >= last_end
         before = event
+
+
+def test_no_onset_is_dated_back_beyond_where_it_began_to_listen() -> None:
+    endpointer = Endpointer(since=100_000)
+    events = [e for n in range(4) for e in endpointer.on_frame(1.0, 100_000 + 512 * n, 512)]
+    assert events[0] == Onset(100_000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from voicepipe.core.events import Line
-from voicepipe.core.history import History
+from voicepipe.core.history import FIRST, History
 
 
 def test_the_oldest_line_goes() -> None:
@@ -34,3 +34,32 @@ def test_what_is_not_there_is_neither_removed_nor_corrected() -> None:
     history.remove(Line("user", "yes"))
     history.remove(None)
     assert [line.text for line in history.lines] == ["yes"]
+
+
+def named(*names: str) -> History:
+    history = History(9)
+    for name in names:
+        history.add(Line("user", name), name)
+    return history
+
+
+def test_a_line_has_its_place() -> None:
+    """Behind another one, at the beginning, or at the end where that one is not here."""
+    history = named("a", "c")
+    history.add(Line("user", "b"), "b", after="a")
+    history.add(Line("user", "0"), after=FIRST)
+    history.add(Line("user", "d"), after="gone")
+    assert [line.text for line in history.lines] == ["0", "a", "b", "c", "d"]
+
+
+def test_a_line_is_known_by_its_name() -> None:
+    """Whatever becomes of its words."""
+    history = named("a", "b")
+    history.replace(history.lines[0], Line("user", "A"))
+    history.change("b", "B")
+    assert [line.text for line in history.lines] == ["A", "B"]
+    history.delete("a")
+    assert history.has("b") and not history.has("a") and not history.has("")
+    history.delete("a")
+    history.change("a", "x")
+    assert [line.text for line in history.lines] == ["B"]

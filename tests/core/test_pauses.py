@@ -245,3 +245,13 @@ def test_a_turn_model_is_asked_if_there_is_one_and_silence_ends_turns() -> None:
     assert isinstance(asked_for, Submit) and asked_for.work.kind is WorkKind.JUDGE
     for other in (replace(settings, turn_model=False), replace(settings, manual=True)):
         assert Pauses(other).judge(paused(0.032).utterance) == []
+
+
+def test_other_settings_hold_from_then_on() -> None:
+    """What was learnt about the speaker stays, unless it was about another operating point."""
+    pauses = Pauses(SETTINGS)
+    pauses._speaker._become(1.5)
+    pauses.on_settings(replace(SETTINGS, manual=True))
+    assert pauses._speaker._stretch == 1.5
+    pauses.on_settings(replace(SETTINGS, patience=OPERATING_POINTS["safe"]))
+    assert pauses._speaker._stretch == 1.0

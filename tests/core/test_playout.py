@@ -476,3 +476,22 @@ def test_frames_are_whole_in_order_and_never_far_ahead(steps: list[tuple[str, in
         now = max(now, deadline)
         take(playout.on_timer(now))
     assert (got, heard) == (fed, 1)
+
+
+def test_any_position_has_its_words() -> None:
+    """Whatever was reported, or played by the clock."""
+    playout = Playout(PlayoutSettings(1000, frame_s=0.1))
+    for text in ("One two.", "Three four."):
+        playout.on_clause(text)
+        playout.on_audio(b"\x01\x00" * 1000, 0.0)
+    playout.on_last(0.0)
+    assert playout.ready_samples == 2000
+    said = {heard: playout.text_until(heard) for heard in (0, 499, 500, 1000, 1500, 9000)}
+    assert said == {
+        0: "",
+        499: "",
+        500: "One",
+        1000: "One two.",
+        1500: "One two. Three",
+        9000: "One two. Three four.",
+    }

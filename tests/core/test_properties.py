@@ -302,7 +302,7 @@ class Conversation(RuleBasedStateMachine):
             case "deaf":
                 self.take(self.turns.on_deaf("engine_failed", self.now))
             case "line":
-                self.turns.on_line(Line("user", "Hello there."))
+                self.take(self.turns.on_line(Line("user", "Hello there.")))
             case "fail" if self.asked:
                 work = data.draw(st.sampled_from(list(self.asked.values())))
                 self.answered(work)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import count
 
-from voicepipe.core.events import Line, Submit, Think, Withdraw, Work, WorkClass, WorkKind
+from voicepipe.core.events import Line, Submit, Think, Tool, Tools, Withdraw, Work, WorkClass, WorkKind
 from voicepipe.core.reading import Reading
 
 SYSTEM = Line("system", "Be brief.")
+TOOLS = Tools((Tool("clock", "Tells the time.", "{}"),))
 
 
 def work(ident: int) -> Work:
@@ -60,3 +61,12 @@ def test_nothing_is_read_where_it_would_not_be_kept() -> None:
     one = reading(wanted=False)
     assert one.begin(work(1), [SYSTEM]) == []
     assert not one.is_worth("one two three four five")
+
+
+def test_whether_it_pays_can_change() -> None:
+    one = reading(wanted=False)
+    assert one.begin(work(1), [SYSTEM]) == []
+    one.on_wanted(True)
+    assert one.begin(work(2), [SYSTEM], tools=TOOLS) == [
+        Submit(work(2), Think((SYSTEM, Line("user", "")), 1, tools=TOOLS))
+    ]

@@ -12,6 +12,7 @@ from voicepipe.core.budget import Ledger
 from voicepipe.core.clauses import ClauseSplitter
 from voicepipe.core.events import (
     Acknowledged,
+    Call,
     Line,
     Load,
     ReplyAudio,
@@ -22,6 +23,7 @@ from voicepipe.core.events import (
     Stage,
     Submit,
     Think,
+    ToolCalled,
     TurnCommand,
     Way,
     Work,
@@ -387,3 +389,82 @@ def test_an_acknowledgement_alone_is_a_silent_reply() -> None:
     assert [c for c in reply.on_thought("", True, 0.1) if isinstance(c, ReplyDone)] == []
     reply.on_timer(0.3)
     assert reply.silent and reply.finished
+
+
+# --- in writing, and with tools
+
+WRITTEN = replace(SETTINGS, spoken=False, hold_characters=10)
+CALL = Call("c1", "clock", "{}")
+
+
+def texts(commands: list[TurnCommand]) -> list[str]:
+    return [command.text for command in commands if isinstance(command, ReplyText)]
+
+
+def test_a_written_reply_leaves_as_it_is_written() -> None:
+    """After the release, without a voice; the first piece is what was made before."""
+    reply = begun(settings=WRITTEN)
+    assert kinds_of(reply.on_thought("It is ", False, 0.1)) == ["THINK"]
+    assert reply.on_thought("noon. ", False, 0.2) == [], "so much is enough before the release"
+    said = reply.on_release(0.3)
+    assert said[0] == ReplyText(1, 2, "It is noon. ", spoken=False) and kinds_of(said[1:]) == ["THINK"]
+    assert texts(reply.on_thought("Really.", False, 0.4)) == ["Really."]
+    assert reply.on_thought("", True, 0.5) == [ReplyDone(1, 2, 0)]
+    assert not reply.finished, "it is on its way to the socket"
+    reply.on_sent()
+    assert reply.finished and reply.made and not reply.silent
+    assert reply.text() == "It is noon. Really."
+
+
+def test_a_written_reply_that_was_ready_leaves_at_the_release() -> None:
+    reply = begun(settings=WRITTEN)
+    reply.on_thought("Yes.", True, 0.1)
+    assert not reply.finished and reply.heard_text(0.1) == ""
+    assert reply.on_release(0.2) == [ReplyText(1, 2, "Yes.", spoken=False), ReplyDone(1, 2, 0)]
+    reply.on_sent()
+    assert reply.finished and reply.heard_text(0.2) == "Yes." and reply.next_deadline() is None
+
+
+def test_a_written_reply_of_blanks_is_silent() -> None:
+    reply = begun(settings=WRITTEN)
+    reply.on_release(0.0)
+    assert reply.on_thought("  \n", True, 0.1) == []
+    assert reply.finished and reply.silent
+
+
+def test_nobody_waits_for_the_sound_of_a_written_reply() -> None:
+    """From its first word on there is no deadline any more."""
+    reply = begun(settings=WRITTEN)
+    (step, *_) = [c for c in reply.on_release(0.0) + reply.on_thought("It", False, 0.1) if isinstance(c, Submit)]
+    assert (step.work.klass, step.work.deadline) == (WorkClass.AHEAD, None)
+
+
+def test_tools_are_called_after_the_release() -> None:
+    """And after what is said before; the reply is not silent for it."""
+    reply = begun()
+    assert [c for c in reply.on_thought("One.", True, 0.1, 0.0, (CALL,)) if isinstance(c, ToolCalled)] == []
+    assert reply.on_spoken(pcm(0.2), True, 0.2) == []
+    commands = reply.on_release(0.3)
+    assert ToolCalled(1, 2, CALL) in commands and reply.called == (CALL,)
+    assert [c for c in reply.on_timer(0.6) if isinstance(c, ToolCalled)] == []
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, WRITTEN], ids=["spoken", "written"])
+def test_a_reply_may_be_nothing_but_a_call(settings: ReplySettings) -> None:
+    reply = begun(settings=settings)
+    reply.on_release(0.0)
+    assert reply.on_thought("", True, 0.1, 0.0, (CALL,)) == [ToolCalled(1, 2, CALL)]
+    assert reply.finished and not reply.silent and not reply.has_content
+
+
+def test_what_was_cut_counts_as_heard_no_further() -> None:
+    reply = released()
+    reply.on_thought("One two.", True, 0.0)
+    reply.on_spoken(pcm(1.0), True, 0.0)
+    assert reply.heard_text(0.8) == "One"
+    reply.cut_at = 300
+    assert reply.heard_text(0.8) == ""
+
+
+def kinds_of(commands: list[TurnCommand]) -> list[str]:
+    return [c.work.kind.name if isinstance(c, Submit) else type(c).__name__ for c in commands]

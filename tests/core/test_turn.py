@@ -6,20 +6,28 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.talking import NO_TIME, RATE, S, Talk, kinds, pcm
+from tests.core.talking import NO_TIME, RATE, SETTINGS, S, Talk, kinds, pcm
 from voicepipe.core.events import (
+    Ask,
+    Call,
     Committed,
     FinalTranscript,
     Line,
     Lull,
+    Onset,
     Promote,
     ReplyAudio,
+    ReplyDone,
     ReplyText,
     Silence,
     SoftEnd,
     SpeechStarted,
     Stage,
     Submit,
+    Think,
+    Tool,
+    ToolCalled,
+    Tools,
     TurnCommand,
     TurnEnded,
     TurnFailed,
@@ -527,3 +535,141 @@ def test_what_is_expected_of_other_decodes_is_no_news() -> None:
     talk.turns.on_expected(replace(talk.asked[WorkKind.FINAL], turn=7), 5.0, False, 1.02)
     assert forecasts(talk) == [(Stage.ASR, 1.14)]
     assert talk.turns.on_expected(talk.asked[WorkKind.FINAL], 5.0, False, 9.0) == []
+
+
+# --- what a client may change, ask for and take back
+
+CALL = Call("c1", "clock", "{}")
+
+
+def test_other_settings_hold_for_the_next_reply() -> None:
+    """The model reads the new instructions; one that is given goes on."""
+    talk = Talk().until_replying()
+    assert talk.do(talk.turns.on_settings(replace(SETTINGS, instructions="Shout."))) == []
+    talk.wait(5.0)
+    talk.do(talk.turns.on_text("And?", 6.0))
+    assert talk.thoughts[-1].lines[0] == Line("system", "Shout.")
+
+
+def test_what_was_made_ahead_is_made_anew_under_other_settings() -> None:
+    talk = Talk().until_final()
+    commands = talk.do(talk.turns.on_settings(replace(SETTINGS, instructions="Shout.")))
+    assert kinds(commands) == ["Retire", "WARM"]
+    talk.silence(0.096, 1.1)
+    assert talk.thoughts[-1].lines[0] == Line("system", "Shout.")
+
+
+def test_the_same_settings_change_nothing() -> None:
+    talk = Talk().until_final()
+    assert talk.do(talk.turns.on_settings(SETTINGS)) == []
+
+
+def test_a_reply_is_asked_for_with_what_is_special_about_it() -> None:
+    """It reads what it is given, and leaves nothing behind."""
+    tools = Tools((Tool("clock", "", "{}"),), "required")
+    talk = Talk()
+    ask = Ask("Classify.", (Line("user", "Buy!"),), kept=False, max_tokens=5, spoken=False, tools=tools)
+    talk.do(talk.turns.on_create(0.0, ask))
+    assert talk.thoughts[-1] == Think((Line("system", "Classify."), Line("user", "Buy!")), 5, tools=tools)
+    said = talk.think("Spam.", 0.1, last=True)
+    assert said == [ReplyText(1, 1, "Spam.", spoken=False), ReplyDone(1, 1, 0)]
+    talk.do(talk.turns.on_sent(1, 0.2))
+    assert talk.verdict() is Verdict.MET and talk.history == []
+
+
+def test_a_written_reply_is_content_when_it_has_been_sent() -> None:
+    talk = Talk(spoken=False).until_committed()
+    talk.think("It is ", 1.12)
+    talk.do(talk.turns.on_sent(1, 1.13))
+    talk.think("noon.", 1.2, last=True)
+    assert talk.verdict() is Verdict.MET and talk.history[-1] == ("assistant", "It is noon.")
+
+
+def test_tools_are_called_and_their_results_wait_for_the_call() -> None:
+    """A result that comes while the rest is still spoken lies behind the call, not before it."""
+    talk = Talk().until_committed()
+    talk.do(talk.turns.on_thought(talk.asked[WorkKind.THINK], "One two.", True, NO_TIME, 1.15, (CALL,)))
+    commands = talk.say(1.0, 1.2)
+    assert ToolCalled(1, 1, CALL) in commands
+    assert talk.do(talk.turns.on_line(Line("tool", "noon", "c1"))) == []
+    talk.wait(5.0)
+    assert [role for role, _ in talk.history] == ["user", "assistant", "call", "tool"]
+    assert talk.turns.has_line("c1") and talk.turns.has_line("user-1") and talk.turns.has_line("assistant-1")
+
+
+def test_a_turn_that_only_called_a_tool_owes_no_content() -> None:
+    talk = Talk().until_committed()
+    talk.do(talk.turns.on_thought(talk.asked[WorkKind.THINK], "", True, NO_TIME, 1.15, (CALL,)))
+    assert talk.verdict() is Verdict.MET and talk.history[-1] == ("call", "{}")
+
+
+def test_what_is_put_into_the_history_makes_what_was_made_ahead_useless() -> None:
+    """And what is taken out of it; of what is not there nothing is taken."""
+    talk = Talk().until_final()
+    assert talk.do(talk.turns.on_delete("x")) == []
+    assert kinds(talk.do(talk.turns.on_line(Line("user", "Hi."), "x"))) == ["Retire"]
+    talk.do(talk.turns.on_line(Line("system", "First."), "", ""))
+    assert talk.history == [("system", "First."), ("user", "Hi.")]
+    talk.do(talk.turns.on_delete("x"))
+    assert talk.history == [("system", "First.")]
+
+
+def test_a_reply_is_cut_after_its_end() -> None:
+    """Its sound is known by the epoch that it had."""
+    talk = Talk().until_replying()
+    talk.wait(2.3)
+    talk.do(talk.turns.on_cancel(2.3))
+    assert talk.history[-1] == ("assistant", "One two. …")
+    talk.do(talk.turns.on_cut(1, 500, 2.5))
+    assert talk.history[-1] == ("assistant", "One …")
+
+
+def test_a_reply_that_is_cut_while_it_is_given_is_remembered_as_cut() -> None:
+    talk = Talk().until_replying()
+    talk.do(talk.turns.on_cut(1, 500, 1.8))
+    talk.wait(9.0)
+    assert talk.history[-1] == ("assistant", "One …")
+
+
+def test_a_demand_may_end_a_turn_in_which_nothing_was_heard() -> None:
+    talk = Talk(manual=True, interruptible=False)
+    assert kinds(talk.do(talk.turns.on_commit_asked(1.0, None, True))) == ["TurnEnded"]
+    assert talk.verdict() is Verdict.EMPTY
+
+
+def test_a_demand_ends_a_reply_and_takes_what_was_said_over_it() -> None:
+    """From its first sound on, with all that was spoken, though it was over by then."""
+    talk = Talk(manual=True, interruptible=False).until_final()
+    talk.do(talk.turns.on_commit_asked(1.1))
+    talk.think("One two. Three four.", 1.15, last=True)
+    talk.say(1.0, 1.2)
+    talk.told(Onset(2 * S), 2.0)
+    talk.voiced(0.5, 2.5, at=2.5)
+    talk.soft_end(2.5)
+    assert talk.phase is Phase.COMMITTED
+    commands = talk.do(talk.turns.on_commit_asked(2.6, None, True))
+    assert [kind for kind in kinds(commands) if kind not in ("Retire", "WARM")] == [
+        "ReplyInterrupted",
+        "TurnEnded",
+        "SpeechStarted",
+        "FINAL",
+    ]
+    span = talk.turns.span()
+    assert span is not None and (span.start, span.speech_samples) == (2 * S, round(0.5 * S))
+    talk.hear("Stop.", 2.7)
+    assert talk.history[-1] == ("user", "Stop.")
+
+
+def test_what_was_said_is_forgotten_on_demand() -> None:
+    talk = Talk().until_final()
+    assert kinds(talk.do(talk.turns.on_clear(1.05))) == ["Retire", "TurnEnded"]
+    assert talk.verdict() is Verdict.EMPTY and talk.history == []
+    assert talk.do(talk.turns.on_clear(1.1)) == []
+
+
+def test_how_far_a_turn_was_heard_is_known() -> None:
+    talk = Talk()
+    assert talk.turns.heard_to == 0
+    talk.speak(0.0)
+    talk.voiced(1.0, 1.0)
+    assert talk.turns.heard_to == S

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from voicepipe.engines.base import ChatMessage, Context, LlmStep, Prompt
+from voicepipe.engines.base import ChatMessage, Context, LlmStep, Prompt, ToolOffer, ToolUse
 from voicepipe.engines.openai_chat import OpenAiChat
 from voicepipe.errors import (
     ConfigError,
@@ -412,3 +412,82 @@ async def test_a_stream_is_read_whatever_loose_type_it_has(kind: bytes) -> None:
     start = b"HTTP/1.1 200 OK\r\n" + named + b"transfer-encoding: chunked\r\n\r\n"
     async with peer(answers(start + b"".join(map(chunk, REPLY)) + END)) as host, engine(host.url) as llm:
         assert text(await replies(llm)) == "Hello."
+
+
+# --- tools
+
+TOOL = ToolOffer("weather", "Tells it.", '{"type": "object"}')
+USE = ToolUse("c1", "weather", '{"place": "Oslo"}')
+
+
+def calls(*deltas: Any) -> bytes:
+    return event(tool_calls=list(deltas))
+
+
+def piece(index: int = 0, ident: str | None = None, **function: str) -> dict[str, Any]:
+    return {"index": index, "type": "function", "function": function} | ({} if ident is None else {"id": ident})
+
+
+async def test_tools_and_what_came_of_them_are_in_the_request() -> None:
+    messages = (ChatMessage("assistant", "", (USE,)), ChatMessage("tool", "rain", call_id="c1"))
+    async with peer(says(*REPLY)) as host, engine(host.url) as llm:
+        assert llm.calls_tools
+        for choice in ("required", "weather"):
+            await replies(llm, replace(PROMPT, messages=messages, tools=(TOOL,), tool_choice=choice))
+    first, second = host.requests
+    function = {"name": "weather", "description": "Tells it.", "parameters": {"type": "object"}}
+    assert first["tools"] == [{"type": "function", "function": function}]
+    assert first["tool_choice"] == "required"
+    assert second["tool_choice"] == {"type": "function", "function": {"name": "weather"}}
+    called = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"place": "Oslo"}'}}
+    assert first["messages"] == [
+        {"role": "assistant", "content": None, "tool_calls": [called]},
+        {"role": "tool", "content": "rain", "tool_call_id": "c1"},
+    ]
+
+
+async def test_calls_come_in_pieces_and_are_told_whole_at_the_end() -> None:
+    """Two at once, each piece of arguments for the one that it names."""
+    stream = (
+        event("One moment."),
+        calls(piece(0, "c1", name="weather", arguments="")),
+        calls(piece(0, arguments='{"place": ')),
+        calls(piece(1, "c2", name="clock", arguments="{}"), piece(0, arguments='"Oslo"}')),
+        event(finish="tool_calls"),
+    )
+    async with peer(says(*stream)) as host, engine(host.url) as llm:
+        steps = await replies(llm, replace(PROMPT, tools=(TOOL,)))
+    assert text(steps) == "One moment." and steps[-1].finish == "stop"
+    assert steps[-1].calls == (USE, ToolUse("c2", "clock", "{}"))
+    assert not any(step.calls for step in steps[:-1])
+
+
+async def test_calls_that_were_cut_at_the_limit_are_none() -> None:
+    stream = (calls(piece(0, "c1", name="weather", arguments='{"pl')), event(finish="length"))
+    async with peer(says(*stream)) as host, engine(host.url) as llm:
+        assert (await replies(llm))[-1].calls == ()
+
+
+async def test_what_has_another_form_is_read_over() -> None:
+    stream = (
+        event(tool_calls="no"),
+        event(tool_calls=[3, {"index": "x", "function": {}}, {"function": 3}, {"index": 0}]),
+        calls(piece(0, name="weather", arguments="{}")),
+        event(finish="stop"),
+    )
+    async with peer(says(*stream)) as host, engine(host.url) as llm:
+        assert (await replies(llm))[-1].calls == (ToolUse("call_0", "weather", "{}"),)
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        [calls(piece(0, "c1", name="weather", arguments="x" * 70_000))],
+        [calls(piece(n, f"c{n}", name="weather")) for n in range(40)],
+    ],
+    ids=["characters", "calls"],
+)
+async def test_too_many_calls_end_the_reply(flood: list[bytes]) -> None:
+    async with peer(says(*flood, event(finish="stop"))) as host, engine(host.url) as llm:
+        with pytest.raises(EngineUnavailable, match="too much"):
+            await replies(llm)

@@ -13,7 +13,7 @@ import pytest
 from tests import virtual
 from voicepipe.audio import dbfs
 from voicepipe.config import ScriptedConfig
-from voicepipe.engines.base import ChatMessage, Context, Prompt, Samples, Window
+from voicepipe.engines.base import ChatMessage, Context, Prompt, Samples, ToolOffer, ToolUse, Window
 from voicepipe.engines.scripted import (
     RATE_HZ,
     SECONDS_PER_WORD,
@@ -239,3 +239,20 @@ def test_a_spinning_turn_model_answers_at_once() -> None:
     model = ScriptedTurnModel(ScriptedConfig(occupy="spin", turn_model_ms=0.1))
     assert model.placement == "thread"
     assert model.completeness(np.zeros(1, np.float32), CTX) == 0.9
+
+
+def test_a_tool_that_is_scripted_and_offered_is_called_instead_of_the_reply() -> None:
+    """Once: whoever knows what came of it says the reply. Calls have names of their own."""
+    offer = (ToolOffer("clock", "", "{}"), ToolOffer("weather", "", "{}"))
+    llm = ScriptedLlm(ScriptedConfig(reply="Noon.", calls=('weather {"a": 1}', "clock {}")), 1)
+    slot = llm.open("s")
+
+    def told(*messages: ChatMessage, tools: tuple[ToolOffer, ...] = offer, choice: str = "auto") -> Any:
+        generation = slot.generate(Prompt(messages or (ChatMessage("user", "Hi."),), 9, False, tools, choice), CTX)
+        return [settled(generation.step())[0] for _ in range(2)][-1]
+
+    assert told().calls == (ToolUse("call_1", "weather", '{"a": 1}'),)
+    assert told(choice="clock").calls == (ToolUse("call_2", "clock", "{}"),)
+    assert told(tools=offer[:1]).calls[0].name == "clock"
+    for step in (told(tools=()), told(choice="none"), told(ChatMessage("tool", "12:00", call_id="call_1"))):
+        assert (step.text, step.calls) == ("Noon.", ())

@@ -43,15 +43,38 @@ CLIENT_SAMPLES = [
         resume="0123abcd",
         tools=(m.ToolSpec("weather", "Tells it.", {"type": "object"}), m.ToolSpec("time")),
     ),
+    m.SessionStart(
+        audio=m.AudioFormat(16000),
+        protocol="voicepipe.v1",
+        tool_choice="required",
+        silence_ms=500.0,
+        reply_as="text",
+        max_reply_tokens=64,
+    ),
+    m.SessionUpdate(),
+    m.SessionUpdate("Be brief.", turn_taking="manual", tools=(m.ToolSpec("time"),), tool_choice="time"),
     m.Playback(3, 4800),
     m.InputCommit(),
+    m.InputCommit(even_empty=True),
+    m.InputClear(),
     m.InputText("hello"),
     m.ReplyCreate(),
     m.ReplyCreate("Say goodbye."),
+    m.ReplyCreate(
+        lines=(m.HistoryLine("user", "Is this spam?"),),
+        keep=False,
+        reply_as="text",
+        max_reply_tokens=1,
+        tools=(),
+        tool_choice="none",
+    ),
     m.ReplyCancel(),
     m.ToolResult("c1", '{"ok": true}'),
     m.HistoryAdd("assistant", "I said so.", "i1"),
     m.HistoryAdd("user", "I asked."),
+    m.HistoryAdd("system", "First of all.", "i0", ""),
+    m.HistoryCall("c1", "weather", "{}", "i2", "i1"),
+    m.ToolResult("c1", "12 degrees", "i3", "i2"),
     m.HistoryDelete("i1"),
     m.HistoryTruncate(4, 812.5),
     m.SessionEnd(),
@@ -70,6 +93,7 @@ SERVER_SAMPLES = [
     m.TurnReopened(1, 2),
     m.ReplyText(1, 3, "It is "),
     m.ReplyText(1, 3, "noon.", 8000),
+    m.ReplyText(1, 3, "noon.", spoken=False),
     m.ReplyDone(1, 3, 24000),
     m.ReplyInterrupted(1, 3, 512.5),
     m.TurnEnded(1, "met", 120.0, 12.5, STAGES, m.Speculation(True, 2, 340.0, 81.5), None),
@@ -111,9 +135,44 @@ def test_server_messages_come_back_equal(message: m.ServerMessage) -> None:
     assert json.loads(text)["type"] == type(message).__struct_config__.tag
 
 
+OLD_TEXTS = [
+    (m.InputCommit(), '{"type":"input.commit"}'),
+    (m.ReplyCreate(), '{"type":"reply.create"}'),
+    (m.ToolResult("c1", "1"), '{"type":"tool.result","call_id":"c1","output":"1"}'),
+    (m.HistoryAdd("user", "Hi."), '{"type":"history.add","role":"user","text":"Hi."}'),
+    (
+        m.SessionStart(m.AudioFormat(16000), "voicepipe.v1", interruptible=False),
+        '{"type":"session.start","audio":{"rate":16000,"channels":1},"protocol":"voicepipe.v1","interruptible":false}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "text"), OLD_TEXTS, ids=lambda value: type(value).__name__)
+def test_fields_that_came_later_are_not_there_where_they_say_nothing(message: m.ClientMessage, text: str) -> None:
+    """An older peer gets what it always got."""
+    assert native.encode_client(message) == text
+    assert native.encode_server(m.ReplyText(1, 3, "It is ")) == (
+        '{"type":"reply.text","turn":1,"epoch":3,"text":"It is "}'
+    )
+
+
+def test_the_dialect_is_the_messages_as_they_stand() -> None:
+    """One frame for one message; what is for other dialects is not told."""
+    dialect = native.NativeDialect()
+    assert dialect.opening() is None and not list(dialect.wishes())
+    assert list(dialect.receive('{"type":"reply.cancel"}')) == [m.ReplyCancel()]
+    for told in SERVER_SAMPLES:
+        assert list(dialect.tell(told)) == [native.encode_server(told)]
+    assert list(dialect.tell(m.AudioFrame(1, 2, b"\0\0"))) == [b"\0\0\0\1\0\0\0\2\0\0"]
+    assert list(dialect.tell(m.MediaTime(1, 20))) == list(dialect.tell(m.ReplyMade(1, 1, 2, 3, False))) == []
+    fault = errors.BadField("text: is required", field="text")
+    assert list(dialect.fault(fault)) == [native.encode_server(m.Error("bad_field", "text: is required", "text"))]
+    assert not dialect.is_fatal(fault) and dialect.is_fatal(errors.TooLarge("much"))
+
+
 def test_turn_ended_on_the_wire() -> None:
     """The object that scripts read, field by field; null where there is nothing to say."""
-    text = native.encode_server(SERVER_SAMPLES[15])
+    text = native.encode_server(SERVER_SAMPLES[16])
     zero = {"wait_ms": 0.0, "service_ms": 0.0}
     assert json.loads(text) == {
         "type": "turn.ended",

@@ -55,6 +55,9 @@ class ScriptedConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The n-th utterance is heard as the n-th of these, round and round."""
     reply: str = "This is a scripted reply. It has two sentences."
     """What is answered, every time."""
+    calls: tuple[str, ...] = ()
+    """Tools with their arguments as JSON, such as "clock {}": the model calls the first of these that it is
+    offered, instead of what it would have said; when it knows what came of it, it says the reply."""
     asr_ms: Millis = 20.0
     """Service time of one decode."""
     llm_prefill_ms: Millis = 10.0

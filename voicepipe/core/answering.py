@@ -6,13 +6,15 @@ dropped and made anew. Until then, the model reads what has been heard so far.
 
 from __future__ import annotations
 
-from voicepipe.core.events import Line, Timing, TurnCommand, Work, WorkClass, WorkKind
+from dataclasses import replace
+
+from voicepipe.core.events import Ask, Line, Timing, TurnCommand, Work, WorkClass, WorkKind
 from voicepipe.core.history import History
 from voicepipe.core.ladder import Ladder
 from voicepipe.core.numbering import Numbering
 from voicepipe.core.patience import sounds_finished
 from voicepipe.core.reading import Reading
-from voicepipe.core.reply import Reply, ReplyId
+from voicepipe.core.reply import Reply, ReplyId, ReplySettings
 from voicepipe.core.spelling import as_before, normalised
 from voicepipe.core.turn_state import Phase, Turn, TurnSettings
 from voicepipe.core.utterance import Partial, Speaking
@@ -28,6 +30,13 @@ class Answering:
             numbers.serial, wanted=settings.warm and settings.auto_reply, least_words=settings.read_words
         )
         self._shed = False
+
+    def on_settings(self, settings: TurnSettings) -> bool:
+        """Others hold for replies that are begun from now on. Would one that was begun before read or be something
+        else?"""
+        before, self._settings = self._settings, settings
+        self._reading.on_wanted(settings.warm and settings.auto_reply)
+        return _of_reply(settings) != _of_reply(before)
 
     def on_shed(self, shed: bool) -> None:
         """While it holds, nothing is begun before a pause. What was begun goes on."""
@@ -62,7 +71,7 @@ class Answering:
     def read(self, heard: str = "") -> list[TurnCommand]:
         """The instructions, the history, and what the user has said so far."""
         work = self._numbers.work(self._numbers.turn, WorkKind.WARM, WorkClass.SPECULATION)
-        return self._reading.begin(work, self._lines(), heard)
+        return self._reading.begin(work, self._lines(), heard, self._settings.tools)
 
     def on_read(self, work: Work, finished: bool) -> list[TurnCommand]:
         """A step of reading has ended."""
@@ -70,19 +79,21 @@ class Answering:
 
     def begin(self, turn: Turn, text: str | None, epoch: int, now: float) -> list[TurnCommand]:
         """Answer `text`, or the conversation as it stands, under `epoch`."""
-        lines = self._lines()
+        ask = turn.ask
+        lines = self._lines(ask)
         if text is not None:
             lines.append(Line("user", self._shown(turn, text)))
             turn.answered = normalised(text)
         numbers = self._numbers
         ident = ReplyId(numbers.session, turn.number, epoch, numbers.revision)
         small = self._ladder.wants_small_model(turn, now)
-        turn.reply = Reply(ident, self._settings.reply, turn.ledger, numbers.serial, turn.outlook)
+        turn.reply = Reply(ident, self._reply_settings(ask), turn.ledger, numbers.serial, turn.outlook)
         in_pause = turn.utterance.state is Speaking.PAUSE and text is not None and sounds_finished(text)
         turn.reply.awaited = in_pause or turn.phase is Phase.COMMITTED
         turn.progress = now
         turn.attempts += 1
-        return self._reading.stop() + turn.reply.begin(tuple(lines), now, small=small)
+        tools = self._settings.tools if ask.tools is None else ask.tools
+        return self._reading.stop() + turn.reply.begin(tuple(lines), now, small=small, tools=tools)
 
     def drop(self, turn: Turn) -> list[TurnCommand]:
         """Forget what was made ahead; the revision rises, so that none of it can be released."""
@@ -135,5 +146,22 @@ class Answering:
         turn.shown = as_before(text, turn.shown)
         return turn.shown
 
-    def _lines(self) -> list[Line]:
-        return [Line("system", self._settings.instructions), *self._history.lines]
+    def _lines(self, ask: Ask | None = None) -> list[Line]:
+        instructions, lines = self._settings.instructions, self._history.lines
+        if ask is not None:
+            instructions = instructions if ask.instructions is None else ask.instructions
+            lines = lines if ask.lines is None else ask.lines
+        return [Line("system", instructions), *lines]
+
+    def _reply_settings(self, ask: Ask) -> ReplySettings:
+        settings = self._settings
+        return replace(
+            settings.reply,
+            spoken=settings.spoken if ask.spoken is None else ask.spoken,
+            max_tokens=ask.max_tokens or settings.reply.max_tokens,
+        )
+
+
+def _of_reply(settings: TurnSettings) -> tuple[object, ...]:
+    """What a reply is made by."""
+    return settings.instructions, settings.tools, settings.spoken, settings.reply, settings.auto_reply

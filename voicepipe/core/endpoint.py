@@ -46,12 +46,13 @@ class EndpointSnapshot:
 
 
 class Endpointer:
-    def __init__(self, settings: EndpointSettings | None = None) -> None:
+    def __init__(self, settings: EndpointSettings | None = None, *, since: int = 0) -> None:
+        """`since`: where it begins to listen; no onset is dated back beyond that."""
         self._settings = settings or EndpointSettings()
         self._state = _State.QUIET
         self._rising_since: int | None = None
         self._speech_since = 0
-        self._pause_since = 0
+        self._pause_since = since
 
     def on_frame(self, probability: float, start: int, samples: int) -> list[EndpointEvent]:
         """One frame of `samples` at media position `start`. Frames are consecutive."""

@@ -29,6 +29,8 @@ def _of_reply(turn: Turn, outlook: Outlook, now: float) -> float | None:
     reply, deadline = turn.reply, turn.ledger.deadline
     if reply is None or reply.made:
         return None
+    if not reply.spoken and reply.on_its_way:
+        return None  # nothing runs dry
     if reply.playout.has_content:
         return now + reply.playout.ahead_s(now) - outlook.needed_s(Way())
     return now if deadline is None else deadline - outlook.needed_s(reply.way)

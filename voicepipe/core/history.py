@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from dataclasses import replace as dataclass_replace
+
 from voicepipe.core.events import Line
+
+FIRST = ""
+"""As what a line comes after: it becomes the first one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    line: Line
+    name: str
+    """By which others than its owner know it; "" where nobody does."""
 
 
 class History:
@@ -10,23 +23,45 @@ class History:
 
     def __init__(self, max_lines: int) -> None:
         self._max_lines = max_lines
-        self._lines: list[Line] = []
+        self._entries: list[_Entry] = []
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        return tuple(self._lines)
+        return tuple(entry.line for entry in self._entries)
 
-    def add(self, line: Line) -> None:
-        """The oldest one goes where there are too many."""
-        self._lines.append(line)
-        del self._lines[: -self._max_lines]
+    def has(self, name: str) -> bool:
+        return self._index(name) is not None
+
+    def add(self, line: Line, name: str = "", after: str | None = None) -> None:
+        """The oldest one goes where there are too many. `after`: name of the line that it comes behind, or `FIRST`;
+        behind the last one where there is no such line (any more), or None is given."""
+        index = None if after is None else 0 if after == FIRST else self._index(after, 1)
+        self._entries.insert(len(self._entries) if index is None else index, _Entry(line, name))
+        del self._entries[: -self._max_lines]
 
     def remove(self, line: Line | None) -> None:
         """One that is not here (any more) is no error."""
-        self._lines = [other for other in self._lines if other is not line]
+        self._entries = [entry for entry in self._entries if entry.line is not line]
 
     def replace(self, wrong: Line, right: Line) -> bool:
         """Whether `wrong` was still here."""
-        here = any(line is wrong for line in self._lines)
-        self._lines = [right if line is wrong else line for line in self._lines]
+        here = any(entry.line is wrong for entry in self._entries)
+        self._entries = [_Entry(right, e.name) if e.line is wrong else e for e in self._entries]
         return here
+
+    def change(self, name: str, text: str) -> None:
+        """Put other words in the line's place. One that is not here (any more) is no error."""
+        index = self._index(name)
+        if index is not None:
+            self._entries[index] = _Entry(dataclass_replace(self._entries[index].line, text=text), name)
+
+    def delete(self, name: str) -> None:
+        """One that is not here (any more) is no error."""
+        index = self._index(name)
+        if index is not None:
+            del self._entries[index]
+
+    def _index(self, name: str, behind: int = 0) -> int | None:
+        found = (index for index, entry in enumerate(self._entries) if name and entry.name == name)
+        index = next(found, None)
+        return None if index is None else index + behind

@@ -36,6 +36,10 @@ class Ladder:
         self._settings = settings
         self._acknowledger = Acknowledger(settings.acknowledge)
 
+    def on_settings(self, settings: TurnSettings) -> None:
+        """Others hold from now on. What has been heard of acknowledgements stays known."""
+        self._settings = settings
+
     def wants_small_model(self, turn: Turn, now: float) -> bool:
         """Whether the reply that begins now is left to the smaller model. While the user speaks no deadline runs,
         be there one of an earlier pause."""
@@ -59,7 +63,7 @@ class Ladder:
         reply = turn.reply
         if turn.phase is not Phase.COMMITTED or reply is None or turn.typed or turn.reopened:
             return None
-        if reply.playout.has_content or reply.made:
+        if reply.playout.has_content or reply.made or not reply.spoken:
             return None
         return self._acknowledger.due_at(turn.number, epoch, turn.ledger.masks_until)
 

@@ -10,7 +10,15 @@ from voicepipe.core.utterance import Utterance
 
 class Pauses:
     def __init__(self, settings: TurnSettings) -> None:
+        self._point = settings.patience
         self._speaker = Speaker(settings.patience)
+        self._manual = settings.manual
+        self._turn_model = settings.turn_model
+
+    def on_settings(self, settings: TurnSettings) -> None:
+        """Others hold from now on. Of another operating point nothing has been learnt yet."""
+        if settings.patience != self._point:
+            self._speaker, self._point = Speaker(settings.patience), settings.patience
         self._manual = settings.manual
         self._turn_model = settings.turn_model
 

@@ -179,6 +179,11 @@ class Playout:
         return self._ready > self._prelude
 
     @property
+    def ready_samples(self) -> int:
+        """All that has been made."""
+        return self._ready
+
+    @property
     def acknowledged(self) -> bool:
         return self._prelude > 0
 
@@ -198,7 +203,10 @@ class Playout:
 
     def heard_text(self, now: float) -> str:
         """The clauses heard, the last of them cut to the share of its words that was heard."""
-        heard = self.heard_samples(now)
+        return self.text_until(self.heard_samples(now))
+
+    def text_until(self, heard: int) -> str:
+        """The same, where so many samples were heard."""
         said: list[str] = []
         for clause in self._clauses:
             if heard <= clause.start:

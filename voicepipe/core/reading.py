@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from voicepipe.core.events import Line, Submit, Think, TurnCommand, Withdraw, Work
+from voicepipe.core.events import Line, Submit, Think, Tools, TurnCommand, Withdraw, Work
 
 
 class Reading:
@@ -22,14 +22,24 @@ class Reading:
         self._step: Work | None = None
         self._words = 0
 
-    def begin(self, work: Work, lines: Sequence[Line], heard: str = "") -> list[TurnCommand]:
+    def on_wanted(self, wanted: bool) -> None:
+        """Whether it pays from now on."""
+        self._wanted = wanted
+
+    def begin(
+        self,
+        work: Work,
+        lines: Sequence[Line],
+        heard: str = "",
+        tools: Tools = Tools(),  # noqa: B008 - a value
+    ) -> list[TurnCommand]:
         """Read these lines and what the user has said so far. `work` is its first step."""
         self._words = len(heard.split())
         if not self._wanted:
             return []
         commands = self.stop()
         self._step = work
-        return [*commands, Submit(work, Think((*lines, Line("user", heard)), max_tokens=1))]
+        return [*commands, Submit(work, Think((*lines, Line("user", heard)), max_tokens=1, tools=tools))]
 
     def is_worth(self, heard: str) -> bool:
         return self._wanted and len(heard.split()) - self._words >= self._least_words

@@ -16,6 +16,7 @@ from voicepipe.core.clauses import FIRST, HURRIED, ClauseSplitter, is_shortened
 from voicepipe.core.events import (
     URGENT_S,
     Acknowledged,
+    Call,
     Line,
     ReplyAudio,
     ReplyDone,
@@ -25,6 +26,8 @@ from voicepipe.core.events import (
     Stage,
     Submit,
     Think,
+    ToolCalled,
+    Tools,
     TurnCommand,
     Way,
     Work,
@@ -59,6 +62,10 @@ class ReplySettings:
     """Audio made beyond the playback frontier after it."""
     pending_clauses: int = 2
     """Clauses that may wait for the Tts before the Llm pauses."""
+    spoken: bool = True
+    """False: it is given in writing."""
+    hold_characters: int = 40
+    """Of a written reply, made before the release."""
 
 
 HURRIED_FROM = 0.5
@@ -118,7 +125,18 @@ class Reply:
         """When the step towards the first content that is under way began: the clause, then its audio."""
         self._told = False
         self.finished = False
-        """The whole reply has been heard."""
+        """The whole reply has been heard; or it has been made in writing, and the first of it was handed to the
+        socket."""
+        self.called: tuple[Call, ...] = ()
+        """The tools that the client was told to run."""
+        self.cut_at: int | None = None
+        """So many samples, and no more of it, were heard, as the client says; None where it has not said so."""
+        self._calls: tuple[Call, ...] = ()
+        self._written: list[str] = []
+        self._unwritten = ""
+        """What has not been handed out of a written reply."""
+        self._sent = self._ended = False
+        """Of a written reply: its first piece was handed to the socket; all of it has been handed out."""
         self.spare_s: float | None = None
         """How long it may keep the device before another turn is late; None: nobody waits whom it could make so."""
         self.awaited = False
@@ -143,8 +161,28 @@ class Reply:
 
     @property
     def silent(self) -> bool:
-        """It is complete, and there is nothing to be heard in it."""
-        return self._spoken_out and not self.playout.has_content
+        """It is complete, and there is nothing in it: no sound, no text, no call of a tool."""
+        return self._spoken_out and not self.has_content and not self._calls
+
+    @property
+    def spoken(self) -> bool:
+        return self._settings.spoken
+
+    @property
+    def has_content(self) -> bool:
+        """Some of what will be heard, or read, has been made."""
+        return self.playout.has_content or bool("".join(self._written).strip())
+
+    def text(self) -> str:
+        """All of it."""
+        return self.playout.text() if self.spoken else "".join(self._written).strip()
+
+    def heard_text(self, now: float) -> str:
+        """What of it has come to the user's ears or eyes, as far as is known."""
+        if not self.spoken:
+            return "".join(self._written).removesuffix(self._unwritten).strip()
+        heard = self.playout.heard_samples(now)
+        return self.playout.text_until(heard if self.cut_at is None else min(heard, self.cut_at))
 
     def content_in_s(self, now: float) -> float:
         """When its first content is expected, from now, by what the steps on the way to it usually take."""
@@ -161,18 +199,28 @@ class Reply:
 
     # events
 
-    def begin(self, lines: tuple[Line, ...], now: float, *, small: bool = False) -> list[TurnCommand]:
+    def begin(
+        self,
+        lines: tuple[Line, ...],
+        now: float,
+        *,
+        small: bool = False,
+        tools: Tools = Tools(),  # noqa: B008
+    ) -> list[TurnCommand]:
         """`small`: by the smaller model, for the sake of the deadline."""
         self._ledger.on_reply_begun(now)
         if small:
             self._ledger.on_rung(Rung.SMALL_MODEL)
         self._small = small
         self._since = now
-        return [self._think(now, Think(lines, self._settings.max_tokens, small))]
+        return [self._think(now, Think(lines, self._settings.max_tokens, small, tools))]
 
-    def on_thought(self, text: str, finished: bool, now: float, service_s: float = 0.0) -> list[TurnCommand]:
-        """A step of the model, which took `service_s`."""
+    def on_thought(
+        self, text: str, finished: bool, now: float, service_s: float = 0.0, calls: tuple[Call, ...] = ()
+    ) -> list[TurnCommand]:
+        """A step of the model, which took `service_s`. `calls`: of tools, as the end of it."""
         self._thinking = False
+        self._calls += calls
         no_clause_yet = self.way.clause_characters is None
         if no_clause_yet:
             self.way = self.way.after(service_s)
@@ -181,6 +229,8 @@ class Reply:
             self.way = replace(self.way, has_token=True)
         if text.strip():
             self._ledger.on_answer_first(now)
+        if not self.spoken:
+            return self._on_written(text, finished, now)
         self._clauses.extend(self._splitter.feed(text))
         cut_short = self._first_clause and self._hurry(now)
         if finished:
@@ -206,7 +256,9 @@ class Reply:
 
     def on_release(self, now: float) -> list[TurnCommand]:
         self._released = True
-        return self._translate(self.playout.on_release(now)) + self._advance(now)
+        if not self.spoken:
+            return self._hand_out(now)
+        return self._translate(self.playout.on_release(now)) + self._advance(now) + self._call()
 
     def acknowledge(self, pcm: bytes, now: float) -> list[TurnCommand]:
         """A sound that is no content goes before it; it has been released, and has no content yet."""
@@ -232,6 +284,50 @@ class Reply:
         stage = Stage.LLM if self.way.clause_characters is None else Stage.TTS
         stage = Stage.SEND if self.way.has_audio else stage
         self._ledger.on_predicted(stage, self._outlook.left_s(self.way), now)
+
+    # in writing
+
+    def on_sent(self) -> None:
+        """The first of its content was handed to the socket."""
+        self._sent = True
+        self.finished = self.finished or self._ended
+
+    def _on_written(self, text: str, finished: bool, now: float) -> list[TurnCommand]:
+        """What is written needs no clauses and no voice."""
+        self._written.append(text)
+        self._unwritten += text
+        self._thought_out = self._thought_out or finished
+        if self.has_content and not self.way.has_audio:
+            self._ledger.on_clause(now)
+            self._ledger.on_audio(now)
+            self.way = replace(self.way, clause_characters=len(text), has_audio=True)
+        return self._hand_out(now)
+
+    def _hand_out(self, now: float) -> list[TurnCommand]:
+        """After the release: what there is, and the end."""
+        commands: list[TurnCommand] = []
+        turn, epoch = self.ident.turn, self.ident.epoch
+        if self._released and self._unwritten and self.has_content:
+            commands.append(ReplyText(turn, epoch, self._unwritten, spoken=False))
+            self._unwritten, self._told = "", True
+        if self._thought_out:
+            self._spoken_out = True
+            if self._released and not self._ended:
+                if self.has_content:
+                    commands.append(ReplyDone(turn, epoch, 0))
+                commands += self._call()
+                self._ended = True
+                self.finished = self._sent or not self.has_content
+        elif not self._thinking and self._wants_text(now):
+            commands.append(self._think(now))
+        return commands
+
+    def _call(self) -> list[TurnCommand]:
+        """Tools are told of after the release, once all that is said before has been made."""
+        if not self._released or not self._spoken_out or self.called:
+            return []
+        self.called = self._calls
+        return [ToolCalled(self.ident.turn, self.ident.epoch, call) for call in self.called]
 
     # inner
 
@@ -271,7 +367,7 @@ class Reply:
         done = self._thought_out and not (self._clauses or self._speaking or self._in_clause)
         if done and not self._spoken_out:
             self._spoken_out = True
-            commands += self._translate(self.playout.on_last(now))
+            commands += self._call() + self._translate(self.playout.on_last(now))
         return commands
 
     def _wants_audio(self, now: float) -> bool:
@@ -279,6 +375,8 @@ class Reply:
         return bool(self._in_clause or self._clauses) and self.playout.ahead_s(now) < limit_s
 
     def _wants_text(self, now: float) -> bool:
+        if not self.spoken:
+            return self._released or len(self._unwritten) < self._settings.hold_characters
         if not self._released:  # speculate on the first clause only
             return self._first_clause and not self._clauses
         return len(self._clauses) < self._settings.pending_clauses
@@ -317,12 +415,16 @@ class Reply:
         """The turn's until there is content to be sent; after that, when playback would run dry."""
         if self._released and self.playout.has_content:
             return now + self.playout.ahead_s(now)
+        if self._told and not self.spoken:
+            return None
         return self._ledger.deadline
 
     def _klass(self, now: float) -> WorkClass:
         if not self._released:
             started = self.awaited and not self.playout.has_content
             return WorkClass.STARTED if started else WorkClass.SPECULATION
+        if not self.spoken:
+            return WorkClass.AHEAD if self._told else WorkClass.STARTED
         urgent = not self.playout.has_content or self.playout.ahead_s(now) < URGENT_S
         return WorkClass.STARTED if urgent else WorkClass.AHEAD
 

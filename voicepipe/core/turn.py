@@ -20,8 +20,10 @@ from collections.abc import Iterator
 
 from voicepipe.core.answering import Answering
 from voicepipe.core.barge_in import BargeIn, Finding
-from voicepipe.core.closing import Closing
+from voicepipe.core.closing import Closing, user_line
 from voicepipe.core.events import (
+    Ask,
+    Call,
     Committed,
     Corrected,
     EndpointEvent,
@@ -75,13 +77,23 @@ class Turns:
         self._answering = Answering(self._numbers, settings, self._history, self._ladder)
         self._spare_s: float | None = None
         self._listening = Listening(self._numbers, self._answering)
-        self._closing = Closing(
-            self._numbers, self._history, self._answering, self._pauses, settings.reply.playout.rate_hz
-        )
+        self._closing = Closing(self._numbers, self._history, self._answering, self._pauses)
 
     def on_opened(self, now: float) -> list[TurnCommand]:
         """The session begins: read the instructions before anybody speaks."""
         return self._answering.read()
+
+    def on_settings(self, settings: TurnSettings) -> list[TurnCommand]:
+        """Others hold from now on; a reply that is given stays what it is, one that was made ahead is made anew."""
+        self._settings = settings
+        self._pauses.on_settings(settings)
+        self._barge_in.on_settings(settings)
+        self._ladder.on_settings(settings)
+        if not self._answering.on_settings(settings):
+            return []
+        turn = self._in(Phase.HEARING)
+        commands = [] if turn is None else self._answering.drop(turn)
+        return commands if self._in(Phase.COMMITTED) is not None else commands + self._answering.read()
 
     def on_outlook(self, outlook: Outlook) -> None:
         """What is typical on the device by now; before the first, nothing is expected to take any time."""
@@ -124,7 +136,7 @@ class Turns:
                 turn.utterance.on_quiet(samples / RATE_HZ)
                 return self._maybe_commit(turn, now)
             case SoftEnd(at):
-                self._barge_in.forget()  # too short to have been one
+                self._barge_in.on_pause()
                 turn = self._hearing(Speaking.SPEECH)
                 return [] if turn is None else self._pause(turn, at, when, now)
             case Silence(samples, completeness):
@@ -134,17 +146,30 @@ class Turns:
                 turn.utterance.on_silence(samples / RATE_HZ, completeness)
                 return self._decide(turn, now)
 
-    def on_commit_asked(self, now: float, hearing: Hearing | None = None) -> list[TurnCommand]:
+    def on_commit_asked(
+        self, now: float, hearing: Hearing | None = None, even_empty: bool = False
+    ) -> list[TurnCommand]:
         """The client says, or has said at `hearing.since`, that the user has finished; since then the ears have
-        listened to what had come before."""
+        listened to what had come before. `even_empty`: there is a turn by it in any case, be it one in which
+        nothing was heard, or one that was spoken over a reply, which ends then."""
+        commands: list[TurnCommand] = []
+        answered = self._in(Phase.COMMITTED)
+        if even_empty and answered is not None:
+            commands = self._interrupt(answered, now)
         turn = self._in(Phase.HEARING)
         if turn is None:
-            return []
+            return commands + self._closing.nothing_said(self._open(0, now), now) if even_empty else []
         self._note(hearing)
         turn.utterance.commit_asked = True
         if turn.utterance.state is Speaking.SPEECH:
-            return self._pause(turn, None, now if hearing is None else hearing.since, now)
-        return self._maybe_commit(turn, now)
+            return commands + self._pause(turn, None, now if hearing is None else hearing.since, now)
+        return commands + self._maybe_commit(turn, now)
+
+    def on_clear(self, now: float) -> list[TurnCommand]:
+        """What the user has said in the present turn is to be forgotten, as if nothing had been heard."""
+        self._barge_in.forget()
+        turn = self._in(Phase.HEARING)
+        return [] if turn is None else self._then(self._closing.nothing_said(turn, now), now)
 
     # engines
 
@@ -179,14 +204,16 @@ class Turns:
             return []
         return self._maybe_commit(turn, now)
 
-    def on_thought(self, work: Work, text: str, finished: bool, timing: Timing, now: float) -> list[TurnCommand]:
+    def on_thought(
+        self, work: Work, text: str, finished: bool, timing: Timing, now: float, calls: tuple[Call, ...] = ()
+    ) -> list[TurnCommand]:
         if work.kind is WorkKind.WARM:
             return self._answering.on_read(work, finished)
         reply = self._reply_of(work, timing, now)
         if reply is None:
             return []
         reply.spare_s = self._spare_s
-        return self._settle(reply.on_thought(text, finished, now, timing.service_s), now)
+        return self._settle(reply.on_thought(text, finished, now, timing.service_s, calls), now)
 
     def on_spoken(self, work: Work, pcm: bytes, last: bool, timing: Timing, now: float) -> list[TurnCommand]:
         reply = self._reply_of(work, timing, now)
@@ -242,6 +269,9 @@ class Turns:
             behind_s = 0.0 if turn.reply is None else turn.reply.playout.until_content_s(now)
             turn.ledger.on_sent(now, behind_s)
             turn.grace_until = now + behind_s + self._settings.downlink_s + self._settings.grace_s
+            if turn.reply is not None:
+                turn.reply.on_sent()
+                return self._settle([], now)
         return []
 
     def on_acknowledged(self, epoch: int, now: float) -> list[TurnCommand]:
@@ -263,11 +293,19 @@ class Turns:
         return self.on_truncate(epoch, played_samples, now)
 
     def on_truncate(self, epoch: int, played_samples: int, now: float) -> list[TurnCommand]:
-        """So much of the reply was heard, at some time or other."""
+        """So much of the reply was heard, at some time or other, and as far as is known."""
         turn = self._replying(epoch)
         if turn is None or turn.reply is None:
             return []
         return self._settle(turn.reply.on_report(played_samples, now), now)
+
+    def on_cut(self, epoch: int, heard_samples: int, now: float) -> list[TurnCommand]:
+        """Of the reply of this epoch, be it over or not, no more than that was heard, nor will be."""
+        turn = self._replying(epoch)
+        if turn is None or turn.reply is None:
+            return self._after_change() if self._closing.truncate(epoch, heard_samples) else []
+        turn.reply.cut_at = heard_samples
+        return self.on_truncate(epoch, heard_samples, now)
 
     def on_cancel(self, now: float) -> list[TurnCommand]:
         """The client wants no more of the present reply."""
@@ -281,20 +319,36 @@ class Turns:
         turn.utterance.text, turn.typed = text, True
         return commands + self._commit(turn, now)
 
-    def on_create(self, now: float) -> list[TurnCommand]:
-        """Reply to the conversation as it stands."""
+    def on_create(self, now: float, ask: Ask | None = None) -> list[TurnCommand]:
+        """Reply to the conversation as it stands, or to what is asked."""
         commands = self._make_way(now)
         turn = self._open(0, now)
         turn.typed = True
+        if ask is not None:
+            turn.ask = ask
         return commands + self._commit(turn, now, reply=True)
 
     def on_closed(self, now: float) -> list[TurnCommand]:
         """The client has gone; the present turn gets its verdict all the same."""
         return self._make_way(now)
 
-    def on_line(self, line: Line) -> None:
-        """Put a line into the history."""
-        self._history.add(line)
+    def on_line(self, line: Line, name: str = "", after: str | None = None) -> list[TurnCommand]:
+        """Put a line into the history, under a name by which it can be deleted; see `History.add`. The result of a
+        tool that the present reply has called comes behind that reply."""
+        turn = self._in(Phase.COMMITTED)
+        called = () if turn is None or turn.reply is None else turn.reply.called
+        if turn is not None and line.role == "tool" and any(call.call_id == line.call_id for call in called):
+            turn.results.append(line)
+            return []
+        self._history.add(line, name, after)
+        return self._after_change()
+
+    def on_delete(self, name: str) -> list[TurnCommand]:
+        """Take the line of that name out of the history, if it is there."""
+        if not self._history.has(name):
+            return []
+        self._history.delete(name)
+        return self._after_change()
 
     # time
 
@@ -336,12 +390,21 @@ class Turns:
         """Of the newest turn; before the first one it is as if one had ended."""
         return Phase.ENDED if self._turn is None else self._turn.phase
 
+    def has_line(self, name: str) -> bool:
+        """Of the history."""
+        return self._history.has(name)
+
     def span(self) -> Span | None:
         """What a decode that starts now should hear; None before the first turn."""
         turn = self._turn
         if turn is None:
             return None
         return Span(turn.number, turn.utterance.start, turn.utterance.speech_samples)
+
+    @property
+    def heard_to(self) -> int:
+        """16 kHz sample up to which something was said in the newest turn, as far as is known."""
+        return 0 if self._turn is None else self._turn.utterance.upto
 
     def latest_start(self, now: float) -> float | None:
         """By when the next chunk of the present turn has to begin; None where none is to be expected: between
@@ -463,7 +526,7 @@ class Turns:
             commands += self._answering.begin(turn, text, epoch, now)
         if text is not None:
             turn.said = Line("user", as_before(text, turn.shown))
-            self.on_line(turn.said)
+            self._history.add(turn.said, user_line(turn.number))
         if turn.reply is None:
             commands += self._ladder.hear_again(turn, epoch, now)
             return self._then(commands + self._closing.unanswered(turn, now), now)
@@ -510,14 +573,28 @@ class Turns:
 
     def _then(self, commands: list[TurnCommand], now: float) -> list[TurnCommand]:
         """A turn has ended: speech that goes on is the next one."""
-        start = self._barge_in.take()
-        return commands if start is None else commands + self._open_spoken(start, now)
+        start, speech_s = self._barge_in.take(), self._barge_in.speech_s
+        if start is None:
+            return commands
+        commands += self._open_spoken(start, now)
+        if self._turn is not None:
+            self._turn.utterance.on_voiced_before(round(speech_s * RATE_HZ))
+        return commands
+
+    def _after_change(self) -> list[TurnCommand]:
+        """The history is another one: what was made ahead of a commit answers what it was before."""
+        turn = self._in(Phase.HEARING)
+        return [] if turn is None else self._answering.drop(turn)
 
     def _make_way(self, now: float) -> list[TurnCommand]:
         """End the present turn, because something else begins."""
         self._barge_in.forget()
         turn = self._turn
-        return [] if turn is None or turn.phase is Phase.ENDED else self._closing.make_way(turn, now)
+        if turn is None or turn.phase is Phase.ENDED:
+            return []
+        if turn.phase is Phase.HEARING:
+            self._barge_in.keep(turn.utterance.start, turn.utterance.ended_samples / RATE_HZ)
+        return self._closing.make_way(turn, now)
 
 
 def _earlier(one: float | None, other: float | None) -> float | None:

@@ -10,7 +10,7 @@ from math import floor
 from voicepipe.core.acknowledge import AcknowledgeSettings
 from voicepipe.core.blame import SHARES
 from voicepipe.core.budget import Ledger
-from voicepipe.core.events import Line, Stage, Work, WorkClass, WorkKind
+from voicepipe.core.events import Ask, Line, Stage, Tools, Work, WorkClass, WorkKind
 from voicepipe.core.forecast import Outlook
 from voicepipe.core.numbering import Numbering
 from voicepipe.core.patience import Patience
@@ -62,6 +62,10 @@ class TurnSettings:
     turn_model: bool = False
     """There is one, to be asked in pauses."""
     auto_reply: bool = True
+    spoken: bool = True
+    """Replies are heard; False: they are written."""
+    tools: Tools = field(default_factory=Tools)
+    """At hand for every reply."""
     warm: bool = True
     """The model keeps prefixes: reading ahead pays."""
     attempts: Attempts = OWN_MODEL
@@ -118,6 +122,10 @@ class Turn:
 
     said: Line | None = None
     """The user's line, once it is in the history."""
+    ask: Ask = field(default_factory=Ask)
+    """What is special about its reply."""
+    results: list[Line] = field(default_factory=list)
+    """Of tools that its reply has called, and that is not in the history yet."""
 
     @property
     def owed(self) -> Stage | None:

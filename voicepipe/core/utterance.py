@@ -168,6 +168,11 @@ class Utterance:
             return []
         return self._decode_fully(lull.upto, WorkClass.ASR)
 
+    def on_voiced_before(self, samples: int) -> None:
+        """So much of it was spoken before it was known to be one."""
+        self._voiced_before += samples
+        self._sounded_to = max(self._sounded_to, self.start + samples)
+
     def on_swell(self) -> None:
         self._quiet_from, self._quiet_s = None, 0.0
 
@@ -324,6 +329,11 @@ class Utterance:
     def pause_s(self, until: int) -> float:
         """How long the pause lasted in which speech begins again at sample `until`."""
         return 0.0 if self._paused_at is None else max(0, until - self._paused_at) / RATE_HZ
+
+    @property
+    def ended_samples(self) -> int:
+        """Of speech, without a stretch that goes on."""
+        return self.speech_samples if self.state is Speaking.PAUSE else self._voiced_before
 
     @property
     def speech_samples(self) -> int:

@@ -175,13 +175,37 @@ class Asr(Protocol):
 
 # --- Llm -------------------------------------------------------------------------------------------------
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """The model wants this tool to be run."""
+
+    call_id: str
+    name: str
+    arguments: str
+    """JSON, as the model wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOffer:
+    """A tool that the model may ask for."""
+
+    name: str
+    description: str
+    parameters: str
+    """JSON schema of its arguments, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
     role: Role
     content: str
+    calls: tuple[ToolUse, ...] = ()
+    """Of the assistant."""
+    call_id: str = ""
+    """Of the call that a "tool" answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +215,10 @@ class Prompt:
     """At least 1: the most tokens that the reply may take."""
     small: bool = False
     """To be answered by the smaller model of an engine that has one; others do not look at it."""
+    tools: tuple[ToolOffer, ...] = ()
+    """For an engine that `calls_tools`."""
+    tool_choice: str = "auto"
+    """"auto", "none", "required", or the name of the tool that must be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +235,8 @@ class LlmStep:
     """None while there is more to come."""
     cut: bool = False
     """Cancelled before it was done: how long it took says little about what it would have taken."""
+    calls: tuple[ToolUse, ...] = ()
+    """Of tools, all of them with the step that finishes the reply."""
 
 
 class Generation(Protocol):
@@ -248,6 +278,8 @@ class Llm(Protocol):
     """A slot remembers what it has computed, so that reading a prompt's beginning ahead saves time."""
     has_small: bool
     """A smaller, faster model answers the prompts that ask for it."""
+    calls_tools: bool
+    """Prompts may offer tools, and hold calls and what came of them."""
 
     def open(self, session: str) -> LlmSlot:
         """Lease a slot. Raises EngineBusy."""

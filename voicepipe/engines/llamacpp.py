@@ -118,6 +118,7 @@ class LlamaCpp:
         self.name = f"llamacpp:{path.stem}"
         self.keeps_prefix = True
         self.has_small = False
+        self.calls_tools = False
         self.slots = slots
         limits = Limits(context_tokens, memory_tokens, prefill_tokens, decode_tokens)
         runtime = _Runtime(path, slots=slots + text_slots, rows=text_slots, threads=threads, limits=limits)

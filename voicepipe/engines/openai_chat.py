@@ -20,7 +20,16 @@ from typing import Any, Literal
 
 import httpx
 
-from voicepipe.engines.base import Context, LlmStep, Placement, Prompt, StepSize
+from voicepipe.engines.base import (
+    ChatMessage,
+    Context,
+    LlmStep,
+    Placement,
+    Prompt,
+    StepSize,
+    ToolOffer,
+    ToolUse,
+)
 from voicepipe.engines.sse import SseParser
 from voicepipe.engines.unread import tokens_of
 from voicepipe.errors import (
@@ -38,6 +47,10 @@ _BACKOFF_S = (0.5, 8.0)
 """First and longest pause of a slot after 429 or 503 without Retry-After; it doubles in between."""
 
 _RETRY_AFTER_MAX_S = 60.0
+
+_CALLS_MAX_CHARACTERS = 64 * 1024
+_CALLS_MAX = 32
+"""Of one reply: past any limit that those who look at them have."""
 
 _SETTING = "engines.llm (--llm)"
 """Where the endpoint's URL comes from, in the words of those who set it."""
@@ -76,13 +89,68 @@ class _Endpoint:
     def body(self, prompt: Prompt) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": (prompt.small and self.small_model) or self.model,
-            "messages": [{"role": m.role, "content": m.content} for m in prompt.messages],
+            "messages": [_message(message) for message in prompt.messages],
             "stream": True,
             self.max_tokens_field: prompt.max_tokens,
         }
         if self.temperature is not None:
             body["temperature"] = self.temperature
+        if prompt.tools:
+            body["tools"] = [_tool(tool) for tool in prompt.tools]
+            body["tool_choice"] = _choice_of(prompt.tool_choice)
         return body
+
+
+def _message(message: ChatMessage) -> dict[str, Any]:
+    told: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.calls:
+        told["content"] = message.content or None
+        told["tool_calls"] = [
+            {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.calls
+        ]
+    if message.role == "tool":
+        told["tool_call_id"] = message.call_id
+    return told
+
+
+def _tool(tool: ToolOffer) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": json.loads(tool.parameters)}
+    return {"type": "function", "function": function}
+
+
+def _choice_of(choice: str) -> object:
+    words = ("auto", "none", "required")
+    return choice if choice in words else {"type": "function", "function": {"name": choice}}
+
+
+class _Calls:
+    """Tools that the model calls, piece by piece: a name first, then its arguments a little at a time."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[int, tuple[str, str, list[str]]] = {}
+        self._characters = 0
+
+    def add(self, endpoint: _Endpoint, deltas: object) -> None:
+        """Raises EngineUnavailable for what is too long; what has another form is read over."""
+        for delta in deltas if isinstance(deltas, list) else ():
+            if not isinstance(delta, dict) or not isinstance(function := delta.get("function"), dict):
+                continue
+            index, ident = delta.get("index", len(self._pieces)), delta.get("id")
+            name, arguments = function.get("name"), function.get("arguments")
+            if not isinstance(index, int):
+                continue
+            if index not in self._pieces:
+                ident = ident if isinstance(ident, str) and ident else f"call_{index}"
+                self._pieces[index] = ident[:128], name if isinstance(name, str) else "", []
+            if isinstance(arguments, str):
+                self._pieces[index][2].append(arguments)
+                self._characters += len(arguments)
+            if self._characters > _CALLS_MAX_CHARACTERS or len(self._pieces) > _CALLS_MAX:
+                raise EngineUnavailable(f"{endpoint.address} called tools with too much")
+
+    def all(self) -> tuple[ToolUse, ...]:
+        return tuple(ToolUse(ident, name, "".join(parts)) for ident, name, parts in self._pieces.values())
 
 
 class OpenAiChat:
@@ -121,6 +189,7 @@ class OpenAiChat:
         self.name = f"openai:{model}"
         self.keeps_prefix = False  # a warm-up request would cost as much as the reply it is for
         self.has_small = bool(small_model)
+        self.calls_tools = True
         self.slots = slots
         self._endpoint = _Endpoint(
             url=f"{base_url.rstrip('/')}/chat/completions",
@@ -241,6 +310,7 @@ class _Generation:
         self._prompt: Prompt | None = prompt
         self._stream: tuple[httpx.Response, AsyncIterator[bytes]] | None = None
         self._parser = SseParser()
+        self._calls = _Calls()
         self._scope: asyncio.Timeout | None = None
         self._cancelled = False
 
@@ -302,7 +372,7 @@ class _Generation:
             self._check(response)
         assert self._stream is not None, "step after the end"
         async for chunk in self._stream[1]:
-            step = _read(self._endpoint, self._parser.feed(chunk))
+            step = _read(self._endpoint, self._parser.feed(chunk), self._calls)
             if step is not None:
                 return step
         raise EngineUnavailable(f"{self._endpoint.address} ended the reply in the middle; try again")
@@ -334,8 +404,9 @@ class _Generation:
             await response.aclose()
 
 
-def _read(endpoint: _Endpoint, events: Sequence[str]) -> LlmStep | None:
-    """One step out of the events that came together; None if none of them says anything."""
+def _read(endpoint: _Endpoint, events: Sequence[str], calls: _Calls) -> LlmStep | None:
+    """One step out of the events that came together; None if none of them says anything. `calls` has what was
+    called before, and gets what is called in these."""
     texts: list[str] = []
     progress = False
     finish: Literal["stop", "length"] | None = None
@@ -349,6 +420,7 @@ def _read(endpoint: _Endpoint, events: Sequence[str]) -> LlmStep | None:
         progress = True
         delta = choice.get("delta")
         content = delta.get("content") if isinstance(delta, dict) else None
+        calls.add(endpoint, delta.get("tool_calls") if isinstance(delta, dict) else None)
         if isinstance(content, str) and content:  # `reasoning_content` is thinking: never spoken
             texts.append(content)
         if choice.get("finish_reason") is not None:
@@ -356,7 +428,8 @@ def _read(endpoint: _Endpoint, events: Sequence[str]) -> LlmStep | None:
     if not progress and finish is None:
         return None
     # Endpoints report tokens at the end, if at all; most send one per delta.
-    return LlmStep("".join(texts), len(texts), finish=finish)
+    called = calls.all() if finish == "stop" else ()  # what was cut at the limit is not whole
+    return LlmStep("".join(texts), len(texts), finish=finish, calls=called)
 
 
 def _choice(endpoint: _Endpoint, data: str) -> dict[str, Any] | None:

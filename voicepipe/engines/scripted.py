@@ -29,6 +29,7 @@ from voicepipe.engines.base import (
     TextPhase,
     TextRequest,
     TextStep,
+    ToolUse,
     Transcript,
     TtsStep,
     Window,
@@ -145,6 +146,7 @@ class ScriptedLlm:
     name = "scripted"
     keeps_prefix = True
     has_small = False
+    calls_tools = True
 
     def __init__(self, config: ScriptedConfig, slots: int) -> None:
         self._config = config
@@ -152,6 +154,7 @@ class ScriptedLlm:
         self.placement = self._occupier.placement
         self.slots = slots
         self._leased = 0
+        self._called = 0
 
     def open(self, session: str) -> ScriptedLlmSlot:
         if self._leased == self.slots:
@@ -167,7 +170,19 @@ class ScriptedLlm:
         return self._leased
 
     def generation(self, prompt: Prompt) -> ScriptedGeneration:
-        return ScriptedGeneration(self._config, self._occupier, prompt.max_tokens)
+        return ScriptedGeneration(self._config, self._occupier, prompt.max_tokens, self._calls(prompt))
+
+    def _calls(self, prompt: Prompt) -> tuple[ToolUse, ...]:
+        knows = bool(prompt.messages) and prompt.messages[-1].role == "tool"
+        if prompt.tool_choice == "none" or knows:
+            return ()
+        offered = [tool.name for tool in prompt.tools if prompt.tool_choice in ("auto", "required", tool.name)]
+        scripted = (call.partition(" ") for call in self._config.calls)
+        call = next(((name, arguments) for name, _, arguments in scripted if name in offered), None)
+        if call is None:
+            return ()
+        self._called += 1
+        return (ToolUse(f"call_{self._called}", *call),)
 
     async def aclose(self) -> None:
         """Nothing is held."""
@@ -188,9 +203,16 @@ class ScriptedLlmSlot:
 
 
 class ScriptedGeneration:
-    """First step: the prefill. Each later one: a word."""
+    """First step: the prefill. Each later one: a word. Or the second one calls tools, and is the last."""
 
-    def __init__(self, config: ScriptedConfig, occupier: _Occupier, max_tokens: int) -> None:
+    def __init__(
+        self,
+        config: ScriptedConfig,
+        occupier: _Occupier,
+        max_tokens: int,
+        calls: tuple[ToolUse, ...] = (),
+    ) -> None:
+        self._calls = calls
         self._config = config
         self._occupier = occupier
         self._tokens = re.findall(r"\S+\s*", config.reply)
@@ -205,8 +227,11 @@ class ScriptedGeneration:
     def step(self) -> MaybeAwaitable[LlmStep]:
         self._position += 1
         if self._position == 0:
-            step = LlmStep("", 0, prefilled=1, finish=None if self._tokens else "stop")
+            step = LlmStep("", 0, prefilled=1, finish=None if self._tokens or self._calls else "stop")
             return self._occupier.after(self._config.llm_prefill_ms, step)
+        if self._calls:
+            step = LlmStep("", 1, finish="stop", calls=self._calls)
+            return self._occupier.after(self._config.llm_token_ms, step)
         text = self._tokens[self._position - 1]
         finish = None
         if self._position == len(self._tokens):

@@ -142,6 +142,7 @@ def _llm(
             slots=sessions,
         )
         return chat, None
+    from voicepipe.engines.json_tools import JsonTools
     from voicepipe.engines.llamacpp import LlamaCpp
 
     llm = LlamaCpp(
@@ -152,7 +153,7 @@ def _llm(
         threads=config.threads,
         text_slots=config.text_slots,
     )
-    return llm, llm.texts
+    return JsonTools(llm), llm.texts
 
 
 def _tts(config: EnginesConfig, voice: Path | str) -> Tts:

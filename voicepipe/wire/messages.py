@@ -44,10 +44,16 @@ Text = Annotated[str, Meta(max_length=MAX_TEXT_CHARS, pattern=_VISIBLE)]
 """More than white space, control and format characters: nothing can be said to a blank."""
 Instructions = Annotated[str, Meta(max_length=MAX_INSTRUCTIONS_CHARS)]
 Description = Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
+ReplyTokens = Annotated[int, Meta(ge=1, le=4096)]
+SilenceMs = Annotated[float, Meta(ge=32.0, le=2500.0)]
+Result = Annotated[str, Meta(max_length=MAX_INSTRUCTIONS_CHARS)]
+Place = Annotated[str, Meta(max_length=MAX_NAME_CHARS)]
+"""Name of the line that another one comes behind; "" is the beginning."""
 
 OperatingPoint = Literal["fast", "balanced", "safe"]
 Enforcement = Literal["degrade", "enforce", "observe"]
 TurnTaking = Literal["auto", "manual"]
+ReplyAs = Literal["speech", "text"]
 Mode = Literal["voice", "transcription"]
 HistoryRole = Literal["system", "user", "assistant"]
 Verdict = Literal["failed", "refused", "empty", "interrupted", "masked", "missed", "degraded", "met"]
@@ -104,6 +110,30 @@ class SessionStart(Struct, frozen=True, tag="session.start", omit_defaults=True)
     resume: bool | Name | None = None
     """True asks for a token in `session.ready`; a token resumes the session it was given to."""
     tools: Annotated[tuple[ToolSpec, ...], Meta(max_length=MAX_TOOLS)] = ()
+    tool_choice: Name = "auto"
+    """"auto", "none", "required", or the name of the tool that every reply has to call."""
+    silence_ms: SilenceMs | None = None
+    """The silence that ends a turn, whatever was said; instead of the operating point's."""
+    reply_as: ReplyAs = "speech"
+    max_reply_tokens: ReplyTokens | None = None
+
+
+class SessionUpdate(Struct, frozen=True, tag="session.update", omit_defaults=True):
+    """What holds from now on, in full: what is left out is as if `session.start` had left it out. A reply that has
+    been begun is not touched."""
+
+    instructions: Instructions | None = None
+    operating_point: OperatingPoint | None = None
+    enforcement: Enforcement | None = None
+    turn_taking: TurnTaking = "auto"
+    mode: Mode = "voice"
+    auto_reply: bool = True
+    interruptible: bool = True
+    tools: Annotated[tuple[ToolSpec, ...], Meta(max_length=MAX_TOOLS)] = ()
+    tool_choice: Name = "auto"
+    silence_ms: SilenceMs | None = None
+    reply_as: ReplyAs = "speech"
+    max_reply_tokens: ReplyTokens | None = None
 
 
 class Playback(Struct, frozen=True, tag="playback"):
@@ -113,8 +143,15 @@ class Playback(Struct, frozen=True, tag="playback"):
     played_samples: U32
 
 
-class InputCommit(Struct, frozen=True, tag="input.commit"):
+class InputCommit(Struct, frozen=True, tag="input.commit", omit_defaults=True):
     """The speaker says that the turn is over."""
+
+    even_empty: bool = False
+    """There is a turn by it even where nothing was heard; and a reply that is being given ends."""
+
+
+class InputClear(Struct, frozen=True, tag="input.clear"):
+    """What was said in the present turn is to be forgotten. The turn, if there is one, ends as `empty`."""
 
 
 class InputText(Struct, frozen=True, tag="input.text"):
@@ -123,29 +160,64 @@ class InputText(Struct, frozen=True, tag="input.text"):
     text: Text
 
 
+class HistoryLine(Struct, frozen=True):
+    role: HistoryRole
+    text: Text
+
+
 class ReplyCreate(Struct, frozen=True, tag="reply.create", omit_defaults=True):
     """Answer now, on these instructions or the session's."""
 
     instructions: Instructions | None = None
+    lines: Annotated[tuple[HistoryLine, ...], Meta(max_length=200)] | None = None
+    """To be answered instead of the conversation so far."""
+    keep: bool = True
+    """Off: the reply does not become a part of the conversation."""
+    reply_as: ReplyAs | None = None
+    max_reply_tokens: ReplyTokens | None = None
+    tools: Annotated[tuple[ToolSpec, ...], Meta(max_length=MAX_TOOLS)] | None = None
+    """Instead of the session's."""
+    tool_choice: Name | None = None
 
 
 class ReplyCancel(Struct, frozen=True, tag="reply.cancel"):
     """Stop the reply that is made or played. Nothing to stop is no error."""
 
 
-class ToolResult(Struct, frozen=True, tag="tool.result"):
+class ToolResult(Struct, frozen=True, tag="tool.result", omit_defaults=True):
+    """What came of a `tool.call`; `reply.create` asks for the reply that follows from it."""
+
     call_id: Name
-    output: Annotated[str, Meta(max_length=MAX_INSTRUCTIONS_CHARS)]
+    output: Result
+    id: Name | None = None
+    after: Place | None = None
 
 
 class HistoryAdd(Struct, frozen=True, tag="history.add", omit_defaults=True):
     role: HistoryRole
     text: Text
     id: Name | None = None
-    """The client's name for the item, for `history.delete`."""
+    """The client's name for the item, for `history.delete`. The lines of turn 3 have the names `user-3` and
+    `assistant-3`, calls of tools that of their `call_id`."""
+    after: Place | None = None
+    """None: it is the newest."""
+
+
+class HistoryCall(Struct, frozen=True, tag="history.call", omit_defaults=True):
+    """A call of a tool that belongs to the conversation, though no `tool.call` told of it."""
+
+    call_id: Name
+    name: Name
+    arguments: Result
+    """JSON."""
+    id: Name | None = None
+    """None: the call's `call_id`."""
+    after: Place | None = None
 
 
 class HistoryDelete(Struct, frozen=True, tag="history.delete"):
+    """One that is not there (any more) is no error: the history has an end."""
+
     id: Name
 
 
@@ -162,13 +234,16 @@ class SessionEnd(Struct, frozen=True, tag="session.end"):
 
 ClientMessage = (
     SessionStart
+    | SessionUpdate
     | Playback
     | InputCommit
+    | InputClear
     | InputText
     | ReplyCreate
     | ReplyCancel
     | ToolResult
     | HistoryAdd
+    | HistoryCall
     | HistoryDelete
     | HistoryTruncate
     | SessionEnd
@@ -264,6 +339,8 @@ class ReplyText(Struct, frozen=True, tag="reply.text", omit_defaults=True):
     offset_samples: int | None = None
     """Where this text's sound begins in the reply. None: the content begins at 0, or behind the sound that
     `reply.acknowledged` told of."""
+    spoken: bool = True
+    """Off: it is not to be heard, and is all there is (`reply_as: "text"`)."""
 
 
 class ReplyDone(Struct, frozen=True, tag="reply.done"):
@@ -342,7 +419,7 @@ class ToolCall(Struct, frozen=True, tag="tool.call"):
     call_id: str
     name: str
     arguments: str
-    """JSON, as the model wrote it: not checked against the tool's schema."""
+    """JSON, as the model wrote it; it fits the tool's schema."""
 
 
 class Error(Struct, frozen=True, tag="error", omit_defaults=True):
@@ -378,3 +455,30 @@ ServerMessage = (
     | Error
     | Draining
 )
+
+# --- for dialects that say more ------------------------------------------------------------------
+
+
+class MediaTime(Struct, frozen=True):
+    """Where on the caller's stream lies what is told next: the onset of `speech.started`, the end of the speech of
+    `turn.committed`."""
+
+    turn: int
+    at_ms: int
+    """Of sound that has come in since the session began."""
+
+
+class ReplyMade(Struct, frozen=True):
+    """What the model has read and written for the reply of `epoch`; told before the reply's end."""
+
+    turn: int
+    epoch: int
+    input_tokens: int
+    """Of the whole prompt, as far as it is known without splitting it."""
+    output_tokens: int
+    cut: bool
+    """It ended because it had reached the most tokens that it might have."""
+
+
+Told = ServerMessage | AudioFrame | MediaTime | ReplyMade
+"""All that a session tells its dialect."""

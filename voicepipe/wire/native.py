@@ -11,12 +11,21 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable
 from typing import Final, TypeVar, get_args
 
 import msgspec
 from msgspec.inspect import LiteralType, Metadata, StructType, UnionType, type_info
 
-from voicepipe.errors import BadField, BadFrame, BadJson, TooLarge, UnknownType
+from voicepipe.errors import (
+    BadField,
+    BadFrame,
+    BadJson,
+    ClientError,
+    TooLarge,
+    UnknownType,
+    VoicepipeError,
+)
 from voicepipe.wire.messages import (
     MAX_BUDGET_MS,
     MIN_BUDGET_MS,
@@ -30,10 +39,14 @@ from voicepipe.wire.messages import (
     Enforcement,
     Error,
     HistoryAdd,
+    HistoryCall,
     HistoryDelete,
+    HistoryLine,
     HistoryTruncate,
+    InputClear,
     InputCommit,
     InputText,
+    MediaTime,
     Mode,
     OperatingPoint,
     Playback,
@@ -43,15 +56,18 @@ from voicepipe.wire.messages import (
     ReplyCreate,
     ReplyDone,
     ReplyInterrupted,
+    ReplyMade,
     ReplyText,
     ServerMessage,
     SessionEnd,
     SessionReady,
     SessionStart,
+    SessionUpdate,
     Speculation,
     SpeechStarted,
     Stages,
     StageTimes,
+    Told,
     ToolCall,
     ToolResult,
     ToolSpec,
@@ -78,11 +94,15 @@ __all__ = [
     "Enforcement",
     "Error",
     "HistoryAdd",
+    "HistoryCall",
     "HistoryDelete",
+    "HistoryLine",
     "HistoryTruncate",
+    "InputClear",
     "InputCommit",
     "InputText",
     "Mode",
+    "NativeDialect",
     "OperatingPoint",
     "Playback",
     "Refused",
@@ -96,6 +116,7 @@ __all__ = [
     "SessionEnd",
     "SessionReady",
     "SessionStart",
+    "SessionUpdate",
     "Speculation",
     "SpeechStarted",
     "StageTimes",
@@ -166,6 +187,34 @@ def check_size(data: str | bytes) -> None:
         _checked_bytes(data)
     elif len(data) > MAX_BINARY_BYTES:
         raise TooLarge(f"a binary frame may have {MAX_BINARY_BYTES} bytes, not {len(data)}", field="binary frame")
+
+
+# --- the dialect ---------------------------------------------------------------------------------
+
+
+class NativeDialect:
+    """Messages as they stand, one frame each. What is for dialects that say more is not said."""
+
+    max_backlog_s = 4.0
+
+    def opening(self) -> SessionStart | None:
+        """The client begins."""
+        return None
+
+    def receive(self, data: str | bytes) -> Iterable[ClientMessage | AudioFrame]:
+        return (decode_client(data),)
+
+    def tell(self, told: Told) -> Iterable[str | bytes]:
+        return () if isinstance(told, MediaTime | ReplyMade) else (encode_server(told),)
+
+    def wishes(self) -> Iterable[ClientMessage]:
+        return ()
+
+    def fault(self, error: VoicepipeError) -> Iterable[str | bytes]:
+        return (encode_server(Error(code=error.code, message=error.message, field=error.field)),)
+
+    def is_fatal(self, error: ClientError) -> bool:
+        return error.fatal
 
 
 # --- the request ---------------------------------------------------------------------------------

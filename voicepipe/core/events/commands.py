@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from voicepipe.core.events.record import TurnRecord
-from voicepipe.core.events.work import Rehear, Speak, Stage, Think, Way, Work, WorkKind
+from voicepipe.core.events.work import Call, Rehear, Speak, Stage, Think, Way, Work, WorkKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,8 @@ class ReplyText:
     turn: int
     epoch: int
     text: str
+    spoken: bool = True
+    """False: it is not to be heard, and is all there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,15 @@ class ReplyAudio:
     epoch: int
     offset: int
     pcm: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalled:
+    """The reply is that a tool is to be run: after the commit, and after what is said before it."""
+
+    turn: int
+    epoch: int
+    call: Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +162,7 @@ TurnCommand = (
     | Acknowledged
     | ReplyText
     | ReplyAudio
+    | ToolCalled
     | ReplyDone
     | ReplyInterrupted
     | TurnFailed

@@ -162,10 +162,43 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One message of the conversation."""
+    """One message of the conversation. A "call" of a tool has its arguments as text (JSON), a "tool" its result."""
 
     role: str
     text: str
+    call_id: str = ""
+    """Of a call, and of its result."""
+    name: str = ""
+    """Of the tool that is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The model wants a tool to be run."""
+
+    call_id: str
+    name: str
+    arguments: str
+    """JSON that fits the tool's schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """What the model may ask for; the client runs it."""
+
+    name: str
+    description: str
+    parameters: str
+    """JSON schema of its arguments, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What is at hand for a reply."""
+
+    those: tuple[Tool, ...] = ()
+    choice: str = "auto"
+    """"auto", "none", "required", or the name of the one that must be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +209,24 @@ class Think:
     max_tokens: int
     small: bool = False
     """By the smaller model."""
+    tools: Tools = Tools()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is special about a reply that is asked for; by default it is one like any other."""
+
+    instructions: str | None = None
+    """Instead of the session's."""
+    lines: tuple[Line, ...] | None = None
+    """To be answered instead of the conversation."""
+    kept: bool = True
+    """It becomes a part of the conversation."""
+    max_tokens: int | None = None
+    spoken: bool | None = None
+    """As sound, or in writing; None: as the session has it."""
+    tools: Tools | None = None
+    """Instead of the session's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,61 @@
+"""Each path has its dialect, its subprotocol, its place for a key and its words for a refusal."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from voicepipe.errors import TooLarge
+from voicepipe.wire.dialect import Dialect
+from voicepipe.wire.doors import DOORS, NATIVE, REALTIME, Door, door_at
+from voicepipe.wire.messages import Refused
+from voicepipe.wire.native import NativeDialect
+from voicepipe.wire.realtime.dialect import RealtimeDialect
+
+EVERY = pytest.mark.parametrize("door", DOORS.values(), ids=lambda door: door.path)
+
+
+def test_a_path_leads_to_its_dialect() -> None:
+    """A new one for each connection."""
+    for path, kind in (("/v1/voice", NativeDialect), ("/v1/realtime", RealtimeDialect)):
+        door = door_at(path)
+        one: Dialect = door.dialect({}, {})
+        assert type(one) is kind and door.dialect({}, {}) is not one
+    with pytest.raises(KeyError):
+        door_at("/v1/nothing")
+
+
+@EVERY
+def test_more_is_read_than_is_taken(door: Door) -> None:
+    """So that the session itself can say what was too much."""
+    assert door.read_bytes > door.max_bytes
+    fault = json.loads(door.too_large(TooLarge("much", field="frame")))
+    assert fault["type"] == "error" and "too_large" in str(fault)
+
+
+@EVERY
+def test_a_refusal_says_why_and_when(door: Door) -> None:
+    (frame,) = door.refused(Refused("capacity", 1500))
+    assert "capacity" in str(frame) and "1500" in str(frame)
+
+
+@pytest.mark.parametrize(
+    ("door", "offered", "token"),
+    [
+        (NATIVE, ("voicepipe.v1", "s3cret"), "s3cret"),
+        (NATIVE, ("voicepipe.v1",), None),
+        (REALTIME, ("realtime", "openai-insecure-api-key.s3cret", "openai-agents-sdk.1"), "s3cret"),
+        (REALTIME, ("realtime", "openai-beta.realtime-v1"), None),
+        (REALTIME, ("s3cret",), None),
+        (REALTIME, (), None),
+    ],
+)
+def test_a_browsers_key_is_found_among_the_subprotocols(
+    door: Door, offered: tuple[str, ...], token: str | None
+) -> None:
+    assert door.token(offered) == token
+
+
+def test_only_the_native_client_knows_a_waiting_room() -> None:
+    assert NATIVE.waits and not REALTIME.waits
