@@ -13,7 +13,7 @@ from math import floor, inf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voicepipe.core.events import Work, WorkClass, WorkKind
+from voicepipe.core.events import URGENT_S, Work, WorkClass, WorkKind
 from voicepipe.core.scheduler import (
     LAPSE_S,
     MARGIN_S,
@@ -109,6 +109,16 @@ class Model:
     def has_room(self, lane: str) -> bool:
         return len(self.running[lane]) < self.capacity[lane]
 
+    def start_urgent(self, *lanes: str) -> None:
+        """What makes sound beyond the frontier is a started turn's, half a second before it has to begin."""
+        for lane in lanes or self.capacity:
+            self.waiting[lane] = [
+                replace(waiter, work=replace(waiter.work, klass=WorkClass.STARTED))
+                if waiter.work.klass is WorkClass.AHEAD and waiter.latest_start < self.now + URGENT_S
+                else waiter
+                for waiter in self.waiting[lane]
+            ]
+
     # what was answered
 
     def take(self, commands: list[SchedulerCommand]) -> None:
@@ -158,6 +168,8 @@ class Model:
         assert (commands == [Reject(work)]) == (not stale and len(peers) >= 6)
         if commands != [Reject(work)]:
             self.waiting[lane].append(Waiter(work, self.now))
+            if not stale:
+                self.start_urgent(lane)
         self.take(commands)
 
     def done(self, which: int) -> None:
@@ -165,6 +177,7 @@ class Model:
         if busy:
             done = busy[which % len(busy)]
             self.running[PLACEMENT[done.kind]].remove(done)
+            self.start_urgent(PLACEMENT[done.kind])
             self.take(self.scheduler.on_done(done, self.now))
 
     def retire(self, session: str, epoch: int, revision: int) -> None:
@@ -185,20 +198,25 @@ class Model:
                 else waiter
                 for waiter in waiters
             ]
+        self.start_urgent()
         self.take(self.scheduler.on_promote(session, epoch, self.now))
 
     def close(self, session: str) -> None:
         self.newest.pop(session, None)
         self.starts.pop(session, None)
-        self.take(self.scheduler.on_close(session, self.now))
+        closed = self.scheduler.on_close(session, self.now)
+        self.start_urgent()
+        self.take(closed)
         assert not self.of(session)
 
     def reserve(self, session: str, start: float) -> None:
         self.starts[session] = start
+        self.start_urgent()
         self.take(self.scheduler.on_reserve(session, start, self.now))
 
     def unreserve(self, session: str) -> None:
         self.starts.pop(session, None)
+        self.start_urgent()
         self.take(self.scheduler.on_unreserve(session, self.now))
 
     def of(self, session: str) -> list[Waiter]:
@@ -210,8 +228,10 @@ class Model:
         while (deadline := self.scheduler.next_deadline()) is not None and deadline <= until:
             assert deadline > self.now, "a timer that does nothing"
             self.now = deadline
+            self.start_urgent()
             self.take(self.scheduler.on_timer(self.now))
         self.now = until
+        self.start_urgent()
         self.take(self.scheduler.on_timer(self.now))
 
     def finish(self) -> None:
