@@ -43,6 +43,7 @@ def point(policy: str, offered: float, seconds: Sequence[float], played: Sequenc
     felt_ms = [1000 * asked.felt_s for asked in turns]
     rates = [met_rate([one]) for one in played]
     stalled = sum(asked.record is not None and asked.record.stalled_s > STALL_S for asked in turns)
+    asked = [asked for one in played for asked in one.asked if not asked.refused]
     goodputs = [sum(a.kept for a in counted([one])) / one_s for one_s, one in zip(seconds, played, strict=True)]
     return {
         "policy": policy,
@@ -58,6 +59,7 @@ def point(policy: str, offered: float, seconds: Sequence[float], played: Sequenc
         "masked": verdicts.count("masked"),
         "degraded": verdicts.count("degraded"),
         "refusal_p99_ms": None,
+        "given_up_rate": round(1 - len(turns) / max(1, len(asked)), 4),
         "stalled_rate": round(stalled / max(1, len(turns)), 4),
         "felt_p50_ms": percentile(felt_ms, 0.5),
         "felt_p99_ms": percentile(felt_ms, 0.99),
@@ -94,7 +96,15 @@ def shown(points: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def table(points: Sequence[dict[str, Any]]) -> str:
     heads = ("policy", "offered", "turns", "admitted", "refused", "met_rate", "met_rate_seeds", "goodput")
-    heads += ("goodput_seeds", "masked", "stalled_rate", "felt_p50_ms", "felt_p99_ms", "refusal_p99_ms")
+    heads += (
+        "goodput_seeds",
+        "masked",
+        "given_up_rate",
+        "stalled_rate",
+        "felt_p50_ms",
+        "felt_p99_ms",
+        "refusal_p99_ms",
+    )
     rows = [heads, *([str(one[head]) for head in heads] for one in points)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
