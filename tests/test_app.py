@@ -50,7 +50,7 @@ def scripted(
         engines=EnginesConfig(kind="scripted", scripted=ScriptedConfig(**script)),  # type: ignore[arg-type]
         limits=LimitsConfig(max_sessions=sessions, grace_s=0.5),
         admission=AdmissionConfig(policy=policy),
-        overload=OverloadConfig(loop_lag_ms=10_000, input_age_ms=10_000, queued=100_000),
+        overload=OverloadConfig(loop_lag_ms=10_000, input_age_ms=10_000, backlog_ms=10_000),
     )
     return config, lambda: load(config.engines, None, sessions=sessions, api_key=None)
 

@@ -205,16 +205,16 @@ def test_excess_work_is_refused_after_the_submitter_has_finished() -> None:
     """The engine never sees it, and nobody is called back in the middle of a submission."""
 
     async def story(one: Bench) -> None:
-        for ident in range(300):
-            one.submit(work(ident), takes(0.001))
+        for ident in range(4100):
+            one.submit(work(ident), takes(0.0001))
         assert one.answers == []
         await asyncio.sleep(1)
 
     one = played(story)
-    assert len({ident for _, _, ident in one.told()}) == len(one.answers) == 300
+    assert len({ident for _, _, ident in one.told()}) == len(one.answers) == 4100
     failed = [outcome for _, outcome in one.answers if isinstance(outcome, Failed)]
     assert {type(outcome.error) for outcome in failed} == {EngineBusy}
-    assert len(failed) == 300 - 1 - 256
+    assert len(failed) == 4100 - 1 - 4096
 
 
 def test_every_finished_chunk_is_observed() -> None:
