@@ -107,7 +107,12 @@ def test_the_scheduler_is_recorded_too() -> None:
     scheduler.on_close("s1", 1.5)
     assert scheduler.snapshot().lanes["main"].served == 1
     made, submit, done, close = entries.read()
-    assert made["args"] == {"placement": PLACEMENT, "capacity": {"main": 1}, "max_queued": 4096, "pool": "dedicated"}
+    assert made["args"] == {
+        "placement": PLACEMENT,
+        "capacity": {"main": 1},
+        "max_queued": 4096,
+        "pool": "dedicated",
+    }
     assert submit["out"] == [
         {"Run": {"work": submit["args"]["work"]["Work"], "lane": "main", "blocked_s": 0.0, "background_s": 0.0}}
     ]

@@ -226,6 +226,20 @@ def test_many_steps_at_once_are_the_same_as_each_by_itself(
             assert mine is None or mine == pytest.approx(others, abs=1e-9)
 
 
+def test_memory_that_grows_before_a_pin_ends_evicts_something_else() -> None:
+    """Found by the test above: a run of steps over the end of a pin took all of its memory at the end of the run."""
+    jobs: list[tuple[int, int, int, int, str, float | None, int, bool]] = [
+        (0, 111, 116, 0, "", None, 0, False),
+        (16, 133, 78, 0, "", None, 0, False),
+        (0, 1, 1, 0, "", None, 1, True),
+        (0, 129, 1, 0, "a", 0.3, 0, False),
+    ]
+    counts = [
+        run(TINY, made(jobs), Rules(reserve=False, run_steps=steps)).pool.counts() for steps in (1_000_000, 1)
+    ]
+    assert counts[0] == counts[1]
+
+
 @settings(max_examples=60, deadline=None)
 @given(JOBS)
 def test_time_is_spent_on_prompts_and_tokens_and_nothing_else(

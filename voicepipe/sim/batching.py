@@ -177,8 +177,9 @@ class Engine:
             self._begin(1, prompts, now)
         elif self._decoding.count:
             most = min(self._decoding.steps_to_event(), self._rules.run_steps)
-            if self._waiting and (pinned_s := self.pool.next_pin_s()) is not None:
-                most = self._steps_by(pinned_s - now, most)
+            if (pinned_s := self.pool.next_pin_s()) is not None:
+                # What grows before a pin ends may not evict what it holds, and what grows after it may.
+                most = max(1, self._steps_by(pinned_s - now, most) - 1)
             self._begin(self._decoding.steps_within(self.pool.available(now), most), [], now)
 
     def _begin(self, steps: int, prompts: list[tuple[Sequence, int]], began_s: float) -> None:
