@@ -227,7 +227,7 @@ def test_many_steps_at_once_are_the_same_as_each_by_itself(
 
 
 def test_memory_that_grows_before_a_pin_ends_evicts_something_else() -> None:
-    """Found by the test above: a run of steps over the end of a pin took all of its memory at the end of the run."""
+    """Found by the test above: a run of steps over the end of a pin took all of its memory at its own end."""
     jobs: list[tuple[int, int, int, int, str, float | None, int, bool]] = [
         (0, 111, 116, 0, "", None, 0, False),
         (16, 133, 78, 0, "", None, 0, False),
