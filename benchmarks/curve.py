@@ -61,12 +61,12 @@ def svg(series: Sequence[Series], title: str, x_title: str, y_title: str) -> str
         x, y = at(0, tick * y_step)
         parts += [_rule(x, y, WIDTH - RIGHT, y), text(x - 8, y + 4, f"{tick * y_step:g}", anchor="end")]
     places = [[at(x, y) for x, y, _ in one.points] for one in series]
-    legend_x = _freer_side(series, places)
+    legend_x, legend_y = _freest_place(series, places)
     for number, one in enumerate(series):
         # Points of two series may lie close together: every other one's names stand below them.
         name_dy = 18 if number % 2 == 0 else -6
         parts += _drawn(one, COLOURS[number % len(COLOURS)], places[number], name_dy)
-        parts += _legend(one, COLOURS[number % len(COLOURS)], legend_x, TOP + 14 + LINE * number)
+        parts += _legend(one, COLOURS[number % len(COLOURS)], legend_x, legend_y + LINE * number)
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -97,15 +97,19 @@ def _drawn(one: Series, colour: str, places: Sequence[tuple[float, float]], name
     return parts
 
 
-def _freer_side(series: Sequence[Series], places: Sequence[Sequence[tuple[float, float]]]) -> float:
-    """Where the legend begins: in the upper corner in which it hides less, and whole in either."""
-    wide, high = 12 + CHARACTER * max(len(one.name) for one in series), TOP + 14 + LINE * len(series)
-    left, right = LEFT + 14, WIDTH - RIGHT - 6 - wide
+def _freest_place(series: Sequence[Series], places: Sequence[Sequence[tuple[float, float]]]) -> tuple[float, float]:
+    """Where the legend begins: on the side and at the height where it hides least, whole in any; as high as may be,
+    on the right where both are alike."""
+    wide, high = 12 + CHARACTER * max(len(one.name) for one in series), LINE * len(series)
+    dense = [place for line in places for place in _dense(line)]
 
-    def hidden(x: float) -> int:
-        return sum(x - 8 <= at <= x + wide and y <= high for line in places for at, y in _dense(line))
+    def hidden(place: tuple[float, float]) -> int:
+        x, y = place
+        return sum(x - 16 <= at <= x + wide + 16 and y - LINE <= level <= y + high for at, level in dense)
 
-    return left if hidden(left) < hidden(right) else right
+    left, right, top = LEFT + 14, WIDTH - RIGHT - 6 - wide, TOP + 14
+    lowest = max(top, HEIGHT - BOTTOM - high)
+    return min(((x, y) for y in range(top, lowest + 1, LINE) for x in (right, left)), key=hidden)
 
 
 def _dense(line: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
