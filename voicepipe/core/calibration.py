@@ -70,7 +70,7 @@ class LateBudget:
         """`promised`: the share of turns that may be late, in (0, 1)."""
         self._promised = promised
         self._left = 0.0
-        """Turns that were promised to be late at most, less those that were."""
+        """Turns that may be late at most by the promise, less those that were to be expected to be."""
 
     def on_turn(self, expected: float) -> None:
         """A turn has ended of which as much was to be expected to be late."""
