@@ -29,7 +29,7 @@ from voicepipe.core.scheduler import Scheduler
 from voicepipe.core.turn import Turns
 from voicepipe.errors import RecordingError
 
-VERSION = 3
+VERSION = 4
 """Of the lines, and of what core is told: raised when an argument or a command has other fields than before.
 Another one is refused."""
 HOLDS = "what was said, as words, by the user and by the voice; no sound"

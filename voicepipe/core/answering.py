@@ -109,7 +109,9 @@ class Answering:
         if turn.reply is None or not turn.reply.owns(work):
             turn.ledger.on_late_service(timing)
             return None
-        turn.ledger.on_service(work.kind.stage, timing, bound_s=work.bound_s, now=now)
+        companions_s = max(0.0, timing.service_s - work.expected_s) if timing.batch > 1 else 0.0
+        stage = work.kind.stage
+        turn.ledger.on_service(stage, timing, bound_s=work.bound_s, batch_s=companions_s, now=now)
         turn.progress = now
         return turn.reply
 

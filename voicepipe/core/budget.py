@@ -123,7 +123,7 @@ class Ledger:
 
     def on_reply_dropped(self) -> None:
         if self._reply is not None:
-            self._wasted_s += sum(t.service_s for t in self._reply_timings())
+            self._wasted_s += sum(t.share_s for t in self._reply_timings())
             self._reply = None
 
     def on_service(
@@ -145,7 +145,7 @@ class Ledger:
 
     def on_late_service(self, timing: Timing) -> None:
         """A chunk ended whose reply had been dropped while it ran."""
-        self._wasted_s += timing.service_s
+        self._wasted_s += timing.share_s
 
     def on_llm_first(self, now: float) -> None:
         """A token of the model, be it a thought."""

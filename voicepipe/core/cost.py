@@ -43,7 +43,7 @@ class CostKey:
     model: str
     device: str
     variant: str = ""
-    """"prefill", "decode" or "cold-decode" of a WARM or THINK, "first" or "later" piece of a SPEAK, "recheck" of a
+    """"prefill", "decode", "cold-decode" or "batch" of a WARM or THINK, "first" or "later" piece of a SPEAK, "recheck" of a
     FINAL; else ""."""
 
 

@@ -152,7 +152,7 @@ class Demand:
             self._chunks[work.session].append((work, timing))
         if work.kind not in self._shared:
             return
-        self._needed_s += timing.service_s
+        self._needed_s += timing.share_s
         if work.kind in _LISTENING:
             self._listening_s += timing.service_s
         elif work.klass > WorkClass.ASR:
@@ -169,10 +169,11 @@ class Demand:
         begin, end = record.instants.speech_end, record.instants.sent
         if begin is not None and end is not None:
             own = [(work.kind, timing) for work, timing in chunks if work.turn == record.turn]
-            spans = [(kind, _overlap_s(timing, begin, end)) for kind, timing in own]
-            path_s = _begins_s([timing for _, timing in own], begin, end) + sum(span_s for _, span_s in spans)
-            shared_s = sum(span_s for kind, span_s in spans if kind in self._shared)
-            heard_s = sum(span_s for kind, span_s in spans if kind in self._shared and kind in _LISTENING)
+            spans = [(kind, _overlap_s(timing, begin, end), timing.batch) for kind, timing in own]
+            path_s = _begins_s([timing for _, timing in own], begin, end) + sum(span_s for _, span_s, _ in spans)
+            shared = [(kind, span_s / batch) for kind, span_s, batch in spans if kind in self._shared]
+            shared_s = sum(span_s for _, span_s in shared)
+            heard_s = sum(span_s for kind, span_s in shared if kind in _LISTENING)
             self._listening_s = max(0.0, self._listening_s - heard_s)
             hit = record.speculation.hit
             (self._hit if hit else self._miss).learn(path_s, shared_s)

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from voicepipe.core.batches import BATCH
 from voicepipe.core.cost import CostKey, CostModel, CostSnapshot, Sample, Size
 from voicepipe.core.events import Load, Offer, Way, Work, WorkKind
 
@@ -178,12 +179,13 @@ class Forecaster:
         if others_wait and load.variant == DECODE:
             load = replace(load, variant=COLD_DECODE)
         mean_s, bound_s = self._costs.mean_and_bound_s(self.key(work.kind, load), _size(load)) or (0.0, 0.0)
+        more_s = self._more_s(work.kind, load) if load.batch > 1 else 0.0
         remaining_s = 0.0
         if work.kind is WorkKind.FINAL:
             remaining_s = self._ways().left_s(Way())
         elif work.kind is WorkKind.THINK and way is not None:
             remaining_s = self._ways().left_s(way.after(mean_s))
-        return work.priced(load, bound_s, mean_s, remaining_s)
+        return work.priced(load, bound_s, mean_s, remaining_s, more_s)
 
     def mean_s(self, kind: WorkKind, load: Load) -> float | None:
         """What such a chunk is expected to take; None while nothing of its key is known."""
@@ -221,6 +223,13 @@ class Forecaster:
         return ForecastSnapshot(self._costs.snapshot(), self.outlook())
 
     # inner
+
+    def _more_s(self, kind: WorkKind, load: Load) -> float:
+        """By how much it makes a chunk longer that does its like too; 0 where nobody knows."""
+        batches = self._costs.cost(self.key(kind, Load(load.model, 0.0, variant=BATCH)))
+        if batches is None:
+            return 0.0
+        return max(0.0, batches.per_unit_s * load.units + batches.per_context_s * load.context)
 
     def _ways(self) -> Outlook:
         """The part of it that replies without a clause are priced by."""

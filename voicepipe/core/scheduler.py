@@ -17,6 +17,8 @@ A lane runs `capacity` chunks at a time and never takes one back. Every submitte
 Background runs only in slack: nothing else waits on its lane, and no turn that has announced a start (`on_reserve`)
 would be made late by its bound. Where it may have several sizes, it gets the largest that fits.
 
+Where an engine does its works of several sessions in one chunk, those go together (`core.batches`).
+
 What the language model does for texts that nobody waits to hear depends on the pool's layout (`Pool`).
 """
 
@@ -27,7 +29,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from math import inf
+from typing import NamedTuple
 
+from voicepipe.core.batches import Like, companions, joined, like
 from voicepipe.core.events import URGENT_S, Stage, Work, WorkClass, WorkKind
 from voicepipe.core.turn_demand import spare_s
 from voicepipe.core.waiting import Queue, Waiting, latest_start
@@ -49,14 +53,35 @@ class Pool(StrEnum):
     """First come, first served: a generation that came earlier goes on until it is done. For experiments."""
 
 
+class Joined(NamedTuple):
+    """A work that is done in another one's chunk."""
+
+    work: Work
+    blocked_s: float = 0.0
+    """How much of its wait went to chunks of a lower class that could not be taken back, or came first."""
+    background_s: float = 0.0
+    """How much of that was background."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     work: Work
     lane: str
     blocked_s: float = field(default=0.0, compare=False)
-    """How much of its wait went to chunks of a lower class that could not be taken back, or came first."""
+    """As of those that are joined."""
     background_s: float = field(default=0.0, compare=False)
-    """How much of that was background."""
+    others: tuple[Joined, ...] = ()
+    """To be done in the same chunk."""
+
+    @property
+    def all(self) -> tuple[Joined, ...]:
+        """Every work of the chunk."""
+        return (Joined(self.work, self.blocked_s, self.background_s), *self.others)
+
+    @property
+    def whole(self) -> Work:
+        """The chunk as one work."""
+        return joined([one.work for one in self.all]) if self.others else self.work
 
 
 class DiscardReason(StrEnum):
@@ -126,8 +151,10 @@ class _Lane:
         self._in_order = (*self.queues.values(), self.line)
         self.background = self.queues[WorkClass.BACKGROUND]
         self.foreground = [queue for klass, queue in self.queues.items() if klass is not WorkClass.BACKGROUND]
+        self.likes: dict[Like, dict[int, Waiting]] = {}
+        """What waits and may be done with its like, by serial number."""
         self.running: dict[tuple[str, int], tuple[Work, float]] = {}
-        """Each with when it was handed out."""
+        """Each chunk, by its first work, with when it was handed out."""
         self.last_ran = dict.fromkeys(WorkClass, (-inf, -inf))
         """When the last chunk of each class that has ended was handed out, and when it ended."""
         self.background_s = 0.0
@@ -138,6 +165,28 @@ class _Lane:
     @property
     def has_room(self) -> bool:
         return len(self.running) < self.capacity
+
+    def push(self, waiting: Waiting, queue: Queue) -> None:
+        queue.push(waiting)
+        kind = like(waiting.work)
+        if kind is not None and queue is not self.line:
+            self.likes.setdefault(kind, {})[waiting.serial] = waiting
+
+    def remove(self, waiting: Waiting) -> None:
+        queue = waiting.queue
+        assert queue is not None
+        queue.remove(waiting)
+        kind = like(waiting.work)
+        if kind is not None and queue is not self.line:
+            del self.likes[kind][waiting.serial]
+
+    def beside(self, chosen: Waiting, work: Work, now: float) -> list[Waiting]:
+        """What goes with it, as `work`."""
+        kind = like(work)
+        alike = self.likes.get(kind, {}) if kind is not None else {}
+        if len(alike) < 2 or chosen.serial not in alike:
+            return []
+        return companions(work, (other for other in alike.values() if other is not chosen), now)
 
     def firsts(self, now: float) -> Iterator[Waiting]:
         """Of each queue, in the order of their classes."""
@@ -166,14 +215,14 @@ class _Lane:
                 until_s += now - began
         return until_s
 
-    def ended(self, work: Work, now: float) -> float:
-        """A chunk has; when it was handed out."""
+    def ended(self, work: Work, now: float) -> tuple[Work, float]:
+        """A chunk has; what it was, and when it was handed out."""
         ran, began = self.running.pop(work.key)
         self.last_ran[ran.klass] = (began, now)
         if ran.klass is WorkClass.BACKGROUND:
             self.background_s += now - began
         self.served += 1
-        return began
+        return ran, began
 
     def snapshot(self) -> LaneSnapshot:
         queued = sum(queue.size for queue in self._in_order)
@@ -252,15 +301,15 @@ class Scheduler:
         if self._pool is Pool.MONOLITHIC and queue is lane.line:
             waiting.place = self._place(work, now)
         self._waiting.setdefault(work.session, {})[work.id] = waiting
-        queue.push(waiting)
+        lane.push(waiting, queue)
         return self._dispatch(lane, now)
 
     def on_done(self, work: Work, now: float, service_s: float | None = None) -> list[SchedulerCommand]:
-        """The chunk has ended; `service_s` as measured, by default the time since it was handed out."""
+        """The chunk of `work` has ended, with whatever else was done in it; `service_s` as measured, by default the time since it was handed out."""
         lane = self._lane_of[work.kind]
-        began = lane.ended(work, now)
+        whole, began = lane.ended(work, now)
         took_s = now - began if service_s is None else service_s
-        lane.overruns += took_s > work.bound_s > 0
+        lane.overruns += took_s > whole.bound_s > 0
         return self._dispatch(lane, now)
 
     def on_retire(self, session: str, epoch: int, revision: int, now: float) -> list[SchedulerCommand]:
@@ -345,9 +394,10 @@ class Scheduler:
         if self._queue(started) is self._queue(work):  # a line
             waiting.work = started
             return
-        self._queue(work).remove(waiting)
+        lane = self._lane_of[work.kind]
+        lane.remove(waiting)
         moved = self._waiting[work.session][work.id] = replace(waiting, work=started, queue=None)
-        self._queue(started).push(moved)
+        lane.push(moved, self._queue(started))
 
     def _start_urgent(self, lane: _Lane, now: float) -> None:
         ahead = lane.queues[WorkClass.AHEAD]
@@ -359,10 +409,16 @@ class Scheduler:
         commands: list[SchedulerCommand] = []
         while lane.has_room and (chosen := self._choice(lane, now)) is not None:
             waiting, work = chosen
-            blocked_s, background_s = lane.blocked_s(waiting, now)
-            self._remove(waiting)
-            lane.running[work.key] = (work, now)
-            commands.append(Run(work, lane.name, blocked_s, background_s))
+            beside = lane.beside(waiting, work, now)
+            first, *others = [
+                Joined(one, *lane.blocked_s(each, now))
+                for each, one in [(waiting, work), *((other, other.work) for other in beside)]
+            ]
+            for each in (waiting, *beside):
+                self._remove(each)
+            run = Run(work, lane.name, first.blocked_s, first.background_s, tuple(others))
+            lane.running[work.key] = (run.whole, now)
+            commands.append(run)
         return commands
 
     def _choice(self, lane: _Lane, now: float) -> tuple[Waiting, Work] | None:
@@ -410,7 +466,7 @@ class Scheduler:
     def _remove(self, waiting: Waiting) -> None:
         """From the queue and from the index."""
         work = waiting.work
-        self._queue(work).remove(waiting)
+        self._lane_of[work.kind].remove(waiting)
         of_session = self._waiting[work.session]
         del of_session[work.id]
         if not of_session:

@@ -8,12 +8,12 @@ slots) stand behind the same Protocol; they decide themselves in which order wor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from voicepipe.core.background import TextSettings
-from voicepipe.core.events import LaneTiming, Timing, Work, WorkKind
+from voicepipe.core.events import LaneTiming, Load, Timing, Work, WorkKind
 from voicepipe.core.forecast import Forecaster
 from voicepipe.core.scheduler import Discard, Pool, Reject, Run, Scheduler, SchedulerCommand
 from voicepipe.sim.draws import Draw, Draws
@@ -220,39 +220,47 @@ class SchedulerMachine:
         self._arm()
 
     def _start(self, run: Run, granted: float) -> None:
-        work, job = run.work, self._jobs[run.work.key]
-        assert work.load is not None, "a work that is submitted has been priced"
         self._on_lane[run.lane] += 1
         assert self._on_lane[run.lane] <= self._site.lanes[run.lane], f"too many chunks on {run.lane}"
-        self._running[work.session] = self._running.get(work.session, 0) + 1
-        if job.client is not None:
-            job.client.on_run(work)
-        times, draw = self._times, job.draw
+        times, draw = self._times, self._jobs[run.work.key].draw
         started = self._timeline.now + times.begin_s(draw.begin)
-        finished = started + times.service_s(work.kind, work.load, draw.service)
-        timing = LaneTiming(
-            job.queued,
-            started,
-            finished,
-            granted=max(granted, job.queued),
-            blocked_s=run.blocked_s,
-            background_s=run.background_s,
-        )
-        self._timeline.at(finished + times.end_s(draw.end), lambda: self._end(work, timing, run.lane))
+        finished = started + self._service_s(run)
+        timings: list[LaneTiming] = []
+        for work, blocked_s, background_s in run.all:
+            job = self._jobs[work.key]
+            self._running[work.session] = self._running.get(work.session, 0) + 1
+            if job.client is not None:
+                job.client.on_run(work)
+            since = max(granted, job.queued)
+            timings.append(
+                LaneTiming(
+                    job.queued, started, finished, since, blocked_s, background_s, batch=1 + len(run.others)
+                )
+            )
+        self._timeline.at(finished + times.end_s(draw.end), lambda: self._end(run, timings))
 
-    def _end(self, work: Work, timing: LaneTiming, lane: str) -> None:
-        now, service_s = self._timeline.now, timing.service_s
-        self._on_lane[lane] -= 1
-        place = (lane, work.klass.name.lower())
-        self._busy_s[place] = self._busy_s.get(place, 0.0) + service_s
+    def _service_s(self, run: Run) -> float:
+        works: list[tuple[WorkKind, Load, float]] = []
+        for work, *_ in run.all:
+            assert work.load is not None, "a work that is submitted has been priced"
+            works.append((work.kind, work.load, self._jobs[work.key].draw.service))
+        return self._times.batch_s(works) if run.others else self._times.service_s(*works[0])
+
+    def _end(self, run: Run, timings: Sequence[LaneTiming]) -> None:
+        now, first, whole = self._timeline.now, timings[0], run.whole
+        self._on_lane[run.lane] -= 1
+        place = (run.lane, run.work.klass.name.lower())
+        self._busy_s[place] = self._busy_s.get(place, 0.0) + first.service_s
         self._chunks += 1
-        self._observe(work, timing, lane)
-        client = self._jobs.pop(work.key).client
-        if client is not None:
-            client.on_ran(work, timing)
-        self._execute(self._scheduler.on_done(work, now, service_s), timing.finished)
-        self._learn(work, service_s, True)
-        self._release(work.session)
+        for (work, *_), timing in zip(run.all, timings, strict=True):
+            self._observe(work, timing, run.lane)
+            client = self._jobs.pop(work.key).client
+            if client is not None:
+                client.on_ran(replace(work, bound_s=whole.bound_s) if run.others else work, timing)
+        self._execute(self._scheduler.on_done(run.work, now, first.service_s), first.finished)
+        self._learn(whole, first.service_s, True)
+        for work, *_ in run.all:
+            self._release(work.session)
 
     def _refuse(self, command: Discard | Reject) -> None:
         client = self._jobs.pop(command.work.key).client

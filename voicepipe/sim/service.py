@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -73,6 +73,8 @@ class Cost(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     base_s: NotNegative = 0.0
     per_unit_s: NotNegative = 0.0
     per_context_s: NotNegative = 0.0
+    more_s: NotNegative = 0.0
+    """For each unit of a further work in the same chunk (`Manner.write_batch`)."""
     ratios: Ratios = (1.0,)
 
     def mean_s(self, load: Load) -> float:
@@ -95,6 +97,8 @@ class Manner(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     all of it."""
     keeps_prefix: bool = True
     """The model keeps what it has read; without that each reply reads all of its prompt."""
+    write_batch: Annotated[int, Meta(ge=1)] = 1
+    """Replies of which one chunk makes tokens at most; the longest takes its time, and each other one `Cost.more_s`."""
     reading_writes: bool = False
     """What is read ahead ends with a token that is written."""
     small_share: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.0
@@ -180,6 +184,17 @@ class Times:
             cost = self._costs[key] = self.model.cost(*key)
         service_s = cost.mean_s(load) * drawn(cost.ratios, share)
         return self.model.manner.small_share * service_s if load.model == SMALL else service_s
+
+    def batch_s(self, works: Sequence[tuple[WorkKind, Load, float]]) -> float:
+        """Several works in one chunk, each with its luck."""
+        alone = [self.service_s(*work) for work in works]
+        longest = max(range(len(works)), key=alone.__getitem__)
+        more_s = 0.0
+        for number, (kind, load, share) in enumerate(works):
+            if number != longest:
+                cost = self._costs[kind, load.variant]
+                more_s += cost.more_s * load.units * drawn(cost.ratios, share)
+        return alone[longest] + more_s
 
     def begin_s(self, share: float) -> float:
         return drawn(self.model.begin_s, share)

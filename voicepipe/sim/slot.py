@@ -38,7 +38,8 @@ class Generation:
         if self._unread:
             units = min(self._unread, self._slot.manner.read_tokens)
             return Load(self._model, units, self._context, "prefill")
-        return Load(self._model, self._steps[self._next][1], self._context, "decode")
+        tokens = self._steps[self._next][1]
+        return Load(self._model, tokens, self._context, "decode", self._slot.manner.write_batch)
 
     def step(self) -> tuple[str, bool]:
         """(text, whether it is the last)"""

@@ -42,6 +42,7 @@ def service_of(setting: Setting, faster: float = 1.0) -> ServiceModel:
             base_s=base_s,
             per_unit_s=unit_s,
             per_context_s=context_s,
+            more_s=cost.more_s / faster,
             ratios=cost.ratios,
         )
         for cost, (base_s, unit_s, context_s) in zip(model.costs, costs, strict=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from voicepipe.core.background import text_variant
+from voicepipe.core.batches import BATCH
 from voicepipe.core.clauses import ClauseSplitter
 from voicepipe.core.demand import Expected
 from voicepipe.core.events import Load, Way, WorkKind
@@ -24,6 +25,8 @@ ROUNDS = 3
 WINDOWS_S = (0.6, 1.2, 2.0, 3.0)
 CONTEXTS = (40, 160, 400)
 CLAUSE_CHARACTERS = (5, 30, 48)
+BATCHES = (2, 3, 4, 8)
+"""Replies in one chunk."""
 QUESTION_TOKENS = 12
 """New ones, behind a prefix that has been read."""
 
@@ -59,6 +62,7 @@ def warm_up(model: ServiceModel, text_slots: int, chance: Random) -> WarmUp:
         loads += _text_loads(model.manner, text_slots)
     loads = [(kind, load) for kind, load in loads if model.find(kind, load.variant) is not None]
     chunks = [Measured(kind, load, service_s(kind, load)) for _ in range(ROUNDS) for kind, load in loads]
+    chunks += [batch for _ in range(ROUNDS) for batch in _batches(times, chance)]
     ways = [_way(model.manner, service_s, reply) for reply in REPLIES[:ROUNDS]]
     clause_s = sum(way.read_s + way.thought_s for way in ways) / len(ways)
     final_s = service_s(WorkKind.FINAL, Load(ASR, 2.5))
@@ -80,6 +84,16 @@ def _voice_loads(manner: Manner) -> Iterator[tuple[WorkKind, Load]]:
         yield WorkKind.SPEAK, Load(NAME, characters, variant="first")
     for share in (0.4, 1.0):
         yield WorkKind.SPEAK, Load(NAME, round(share * manner.piece_s * manner.rate_hz), variant="later")
+
+
+def _batches(times: Times, chance: Random) -> Iterator[Measured]:
+    manner = times.model.manner
+    for rows in (rows for rows in BATCHES if rows <= manner.write_batch):
+        for context in CONTEXTS:
+            load = Load(MODEL, manner.write_tokens, context, "decode", rows)
+            service_s = times.batch_s([(WorkKind.THINK, load, chance.random()) for _ in range(rows)])
+            whole = Load(MODEL, rows * load.units, rows * context, BATCH, rows)
+            yield Measured(WorkKind.THINK, whole, service_s)
 
 
 def _text_loads(manner: Manner, slots: int) -> Iterator[tuple[WorkKind, Load]]:

@@ -28,6 +28,8 @@ class Timing:
     finished: float
     whole: bool = field(default=True, kw_only=True)
     """False: the chunk was cut off, and its service is the least that it would have taken."""
+    batch: int = field(default=1, kw_only=True)
+    """Works that were done in it, of as many sessions."""
 
     @property
     def wait_s(self) -> float:
@@ -36,6 +38,11 @@ class Timing:
     @property
     def service_s(self) -> float:
         return self.finished - self.started
+
+    @property
+    def share_s(self) -> float:
+        """What of the service is this work's."""
+        return self.service_s / self.batch
 
     @property
     def waits(self) -> Waits:

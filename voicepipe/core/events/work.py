@@ -70,6 +70,8 @@ class Load:
     context: float = 0.0
     variant: str = ""
     """As `core.cost.CostKey` states it."""
+    batch: int = 1
+    """Works of its stage and model that one chunk can do, of several sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +136,17 @@ class Work:
     """Since when what it belongs to has been waited for; None: it has just come."""
     expected_s: float = field(default=0.0, compare=False)
     """Predicted service of this chunk; 0 where none is known, and the bound stands for it."""
+    more_s: float = field(default=0.0, compare=False)
+    """By how much longer it is predicted to make a chunk that does its like for other sessions; 0 where that is not
+    known, and it is done by itself."""
 
     @property
     def key(self) -> tuple[str, int]:
         return self.session, self.id
 
-    def priced(self, load: Load, bound_s: float, expected_s: float, remaining_s: float) -> Work:
+    def priced(
+        self, load: Load, bound_s: float, expected_s: float, remaining_s: float, more_s: float = 0.0
+    ) -> Work:
         """With what it has to do, and is expected to take. Of every chunk, so that no field is looked up by its
         name."""
         return Work(
@@ -157,6 +164,7 @@ class Work:
             self.larger,
             self.since,
             expected_s,
+            more_s,
         )
 
 
