@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from tests import virtual
-from voicepipe.core.events import LaneTiming, Work, WorkClass, WorkKind
+from voicepipe.core.events import LaneTiming, Load, Work, WorkClass, WorkKind
 from voicepipe.core.scheduler import LAPSE_S, LaneSnapshot
-from voicepipe.device import Device, Done, Dropped, Failed, Outcome
+from voicepipe.device import Device, Done, Dropped, Failed, Outcome, Together
 from voicepipe.errors import EngineBusy, EngineTimeout
 
 PLACEMENT = dict.fromkeys(WorkKind, "main")
@@ -544,3 +544,87 @@ def test_an_answer_that_was_dropped_is_told_as_such() -> None:
 
     ((_, outcome),) = played(story).answers
     assert outcome == Dropped(work(2))
+
+
+# --- several works in one chunk
+
+
+def step(ident: int, session: str) -> Work:
+    load = Load("model", 1, 0, "decode", batch=4)
+    return Work(
+        ident, session, 1, 1, 0, WorkKind.THINK, WorkClass.STARTED, load=load, expected_s=0.02, more_s=0.001
+    )
+
+
+def joint(members: list[list[str]], error: Exception | None = None) -> Callable[[Any], Awaitable[list[str]]]:
+    """Takes a tenth of a second for all, and notes whom it was for."""
+
+    async def call(names: list[str]) -> list[str]:
+        members.append(list(names))
+        await asyncio.sleep(0.1)
+        if error is not None:
+            raise error
+        return [name.upper() for name in names]
+
+    return call
+
+
+def submit_steps(bench: Bench, call: Callable[[Any], Any], names: str = "bcd") -> None:
+    bench.submit(work(1), takes(0.1))
+    for ident, name in enumerate(names, 2):
+        bench.device.submit(
+            step(ident, name),
+            takes(0.1, name.upper()),
+            blocking=False,
+            answer=lambda outcome: bench.answers.append((bench.now, outcome)),
+            together=Together(call, name),
+        )
+
+
+def test_one_call_answers_each_of_a_batch() -> None:
+    members: list[list[str]] = []
+    learnt: list[tuple[Work, float]] = []
+
+    async def story(bench: Bench) -> None:
+        submit_steps(bench, joint(members))
+        await asyncio.sleep(0.3)
+
+    played_bench = played(story, learn=lambda work, service_s, whole: learnt.append((work, round(service_s, 6))))
+    assert members == [["b", "c", "d"]]
+    done = [outcome for _, outcome in played_bench.answers[1:]]
+    assert [(each.work.id, each.result) for each in done if isinstance(each, Done)] == [
+        (2, "B"),
+        (3, "C"),
+        (4, "D"),
+    ]
+    timings = [each.timing for each in done if isinstance(each, Done)]
+    assert {(timing.batch, round(timing.service_s, 6)) for timing in timings} == {(3, 0.1)}
+    assert sum(timing.share_s for timing in timings) == pytest.approx(0.1)
+    (_, (whole, service_s)) = learnt
+    assert whole.load == Load("model", 3, 0, "batch", 3) and service_s == 0.1
+
+
+def test_what_a_batch_dies_of_all_of_it_dies_of() -> None:
+    async def story(bench: Bench) -> None:
+        submit_steps(bench, joint([], EngineTimeout("too long")))
+        await asyncio.sleep(0.3)
+        bench.submit(work(9), takes(0.1))
+        await asyncio.sleep(0.2)
+
+    told = played(story).told()
+    assert [kind for _, kind, _ in told] == ["Done", "Failed", "Failed", "Failed", "Done"]
+
+
+def test_who_leaves_a_batch_is_told_nothing_and_lets_go_when_it_ends() -> None:
+    released: list[float] = []
+
+    async def story(bench: Bench) -> None:
+        submit_steps(bench, joint([]))
+        await asyncio.sleep(0.15)
+        bench.device.leave("c", lambda: released.append(bench.now))
+        assert released == []
+        await asyncio.sleep(0.2)
+
+    bench = played(story)
+    assert [ident for _, _, ident in bench.told()] == [1, 2, 4]
+    assert released == [0.2]

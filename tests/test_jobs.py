@@ -441,7 +441,7 @@ def test_a_chunk_says_what_it_has_to_do() -> None:
     assert jobs.call(Submit(work(WorkKind.FINAL)), Span(1, 0, 0), 0.0).load == Load("recording", 0.5)
     assert jobs.call(Submit(work(WorkKind.THINK), THINK), None, 0.0).load == Load("scripted", 1, 0, "prefill")
     run(jobs, WorkKind.THINK)
-    assert jobs.call(Submit(work(WorkKind.THINK)), None, 0.0).load == Load("scripted", 1, 1, "decode")
+    assert jobs.call(Submit(work(WorkKind.THINK)), None, 0.0).load == Load("scripted", 1, 1, "decode", batch=8)
     spoken = jobs.call(Submit(work(WorkKind.SPEAK), Speak("One two.", True)), None, 0.0)
     assert spoken.load == Load("scripted", len("One two."), variant="first")
 

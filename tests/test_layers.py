@@ -58,7 +58,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core.admission": ("core.limits", "core.outcomes", "core.policies", "core.quotas", "core.room"),
     "core.waiting": ("core.events",),
     "core.turn_demand": ("core.events", "core.waiting"),
+    "core.batches": ("core.events", "core.waiting"),
     "core.scheduler": (
+        "core.batches",
         "core.admission",
         "core.budget",
         "core.cost",
@@ -72,7 +74,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core.reading": ("core.events",),
     "core.background": ("core.events",),
     "core.stopping": (),
-    "core.forecast": ("core.cost", "core.events"),
+    "core.forecast": ("core.batches", "core.cost", "core.events"),
     "core.reply": ("core.budget", "core.clauses", "core.events", "core.forecast", "core.playout"),
     "core.acknowledge": (),
     "core.history": ("core.events",),
@@ -228,6 +230,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "meter": ("core.events", "core.forecast", "engines.base"),
     "sweep": (
+        "core.batches",
         "core.background",
         "core.clauses",
         "core.endpoint",

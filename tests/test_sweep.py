@@ -13,8 +13,10 @@ from tests import virtual
 from tests.driving import engines
 from voicepipe.config import ScriptedConfig
 from voicepipe.core.background import text_variant
+from voicepipe.core.batches import BATCH
 from voicepipe.core.endpoint import RATE_HZ
-from voicepipe.core.events import WorkKind
+from voicepipe.core.events import Load, Work, WorkClass, WorkKind
+from voicepipe.core.forecast import Forecaster
 from voicepipe.engines.base import Context, Engines, Samples, StepSize, Transcript, Window, whole_window
 from voicepipe.engines.scripted import ScriptedTexts
 from voicepipe.sweep import BATCHES, BEHIND_S, ROUNDS, SWEEP_S, WINDOWS_S, WRITING, Sweep, sweep
@@ -58,11 +60,34 @@ def test_ways_are_those_of_the_scripted_reply() -> None:
 
 def test_a_decode_step_in_which_the_reply_ends_is_no_sample() -> None:
     """It does less than it was to; what it took is a part of the way all the same."""
-    config = ScriptedConfig(llm_prefill_ms=30, llm_token_ms=10, reply="Yes indeed it is")
+    config = ScriptedConfig(llm_prefill_ms=30, llm_token_ms=10, reply="Yes indeed it is", llm_batch=1)
     told = swept(engines(config))[0]
     steps = [chunk.load.variant for chunk in told.chunks if chunk.kind is WorkKind.THINK]
     assert steps.count("decode") == 3 * steps.count("prefill") > 0
     assert {round(way.read_s + way.thought_s, 6) for way in told.ways} == {0.07}
+
+
+def test_steps_of_several_replies_are_measured_together() -> None:
+    """Of two, three and four, as long as none of them ends in the step: what each further one costs can be told."""
+    config = ScriptedConfig(llm_token_ms=10, llm_more_ms=2, reply="One two three four five six seven eight nine.")
+    told = swept(engines(config, slots=5))[0]
+    batches = {
+        (chunk.load.batch, chunk.load.units, round(chunk.service_s, 6))
+        for chunk in told.chunks
+        if chunk.load.variant == BATCH
+    }
+    assert batches == {(2, 2, 0.012), (3, 3, 0.014), (4, 4, 0.016)}
+    forecaster = Forecaster()
+    forecaster.seed(told.chunks)
+    work = Work(1, "a", 1, 1, 0, WorkKind.THINK, WorkClass.STARTED)
+    priced = forecaster.price(work, Load("scripted", 1, 4, "decode", batch=8))
+    assert priced.more_s == pytest.approx(0.002, rel=0.2)
+    assert not forecaster.price(work, Load("scripted", 1, 4, "decode")).more_s
+
+
+def test_an_engine_without_batches_is_asked_for_none() -> None:
+    told = swept(engines(ScriptedConfig(llm_batch=1)))[0]
+    assert all(chunk.load.variant != BATCH for chunk in told.chunks)
 
 
 def test_slow_engines_get_one_round() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -37,6 +37,16 @@ T = TypeVar("T")
 
 Call = Callable[[], Any]
 """A chunk: blocking, or returning an awaitable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """How a work is done in one chunk with its like (`core.batches`)."""
+
+    call: Callable[[Sequence[Any]], Any]
+    """Of the engine that is theirs: blocking, or returning an awaitable. Takes each work's `member`, and gives as
+    many results."""
+    member: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,7 @@ class _Job:
     queued: float
     is_whole: Callable[[Any], bool]
     on_run: Callable[[Work], None]
+    together: Together | None
 
 
 @dataclass(slots=True)
@@ -189,13 +200,15 @@ class Device:
         is_whole: Callable[[Any], bool] = _always,
         before: Callable[[], None] = nothing_before,
         on_run: Callable[[Work], None] = _fixed,
+        together: Together | None = None,
     ) -> None:
         """Run `call` when its time comes, and `before` on the loop's thread just before that. `answer` is called
         exactly once and not before this returns, unless the session leaves before. `is_whole` tells from a result
         whether the chunk did all that it was to do. `on_run` is told, on the loop and maybe before this returns,
-        that it cannot be taken back any more, and which size it has."""
+        that it cannot be taken back any more, and which size it has. `together`: to be given where its load
+        allows a batch."""
         now = self._loop.time()
-        self._jobs[work.key] = _Job(before, call, blocking, answer, now, is_whole, on_run)
+        self._jobs[work.key] = _Job(before, call, blocking, answer, now, is_whole, on_run, together)
         for command in self._scheduler.on_submit(work, now):
             if isinstance(command, Run):
                 self._start(command, now)
@@ -262,12 +275,12 @@ class Device:
         self._arm()
 
     def _start(self, command: Run, granted: float) -> None:
-        work, job = command.work, self._jobs[command.work.key]
-        self._running[work.session] = self._running.get(work.session, 0) + 1
-        job.on_run(work)
-        chunk = self._run(command, max(granted, job.queued))
-        task = self._group.create_task(chunk, name=f"{work.kind}@{command.lane}")
-        if not job.blocking:
+        for work, *_ in command.all:
+            self._running[work.session] = self._running.get(work.session, 0) + 1
+            self._jobs[work.key].on_run(work)
+        chunk = self._run(command, granted)
+        task = self._group.create_task(chunk, name=f"{command.work.kind}@{command.lane}")
+        if not self._jobs[command.work.key].blocking:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -295,55 +308,78 @@ class Device:
         self._execute(self._scheduler.on_timer(now), now)
 
     async def _run(self, command: Run, granted: float) -> None:
-        work = command.work
         now = self._loop.time()
         span = _Span(now, now)
-        outcome: Outcome = Dropped(work)
+        outcomes: Sequence[Outcome] = [Dropped(work) for work, *_ in command.all]
         try:
-            outcome = await self._outcome(command, self._jobs[work.key], span, granted)
+            outcomes = await self._outcomes(command, span, granted)
         finally:  # also where the device is being closed
             try:
-                # Looked up again: the session may have left while the chunk ran.
-                self._jobs.pop(work.key).answer(outcome)
+                for outcome in outcomes:
+                    # Looked up again: the session may have left while the chunk ran.
+                    self._jobs.pop(outcome.work.key).answer(outcome)
             finally:
                 service_s = span.finished - span.started
-                whole = isinstance(outcome, Done) and outcome.timing.whole
-                commands = self._scheduler.on_done(work, self._loop.time(), service_s)
+                whole = all(isinstance(outcome, Done) and outcome.timing.whole for outcome in outcomes)
+                commands = self._scheduler.on_done(command.work, self._loop.time(), service_s)
                 self._execute(commands, span.finished)
-                self._learn(work, service_s, whole)  # when the lane is at work again
-                self._release(work.session)
+                self._learn(command.whole, service_s, whole)  # when the lane is at work again
+                for outcome in outcomes:
+                    self._release(outcome.work.session)
 
-    async def _outcome(self, command: Run, job: _Job, span: _Span, granted: float) -> Outcome:
-        work = command.work
+    async def _outcomes(self, command: Run, span: _Span, granted: float) -> list[Outcome]:
+        """Of each of its works."""
+        jobs = [self._jobs[work.key] for work, *_ in command.all]
         try:
-            job.before()
-            result = await self._call(job, command.lane, span)
+            for job in jobs:
+                job.before()
+            results = await self._results(jobs, command.lane, span)
         except EngineError as exc:
-            return Failed(work, exc)
-        except Exception as exc:  # the worker boundary: whatever an engine raises costs its own turn only
-            log.error("%s chunk failed: %s", work.kind, type_and_place(exc))
-            return Failed(work, EngineError(f"the {work.kind.stage} engine failed: {type(exc).__name__}"))
-        whole = job.is_whole(result)
-        began, ended = span.started, span.finished
-        blocked_s, background_s = command.blocked_s, command.background_s
-        timing = LaneTiming(job.queued, began, ended, granted, blocked_s, background_s, whole=whole)
-        self._observe(work, timing, command.lane)
-        return Done(work, timing, result)
+            return [Failed(work, exc) for work, *_ in command.all]
+        except Exception as exc:  # the worker boundary: whatever an engine raises costs its own turns only
+            kind = command.work.kind
+            log.error("%s chunk failed: %s", kind, type_and_place(exc))
+            error = EngineError(f"the {kind.stage} engine failed: {type(exc).__name__}")
+            return [Failed(work, error) for work, *_ in command.all]
+        began, ended, bound_s = span.started, span.finished, command.whole.bound_s
+        outcomes: list[Outcome] = []
+        for (work, blocked_s, background_s), job, result in zip(command.all, jobs, results, strict=True):
+            timing = LaneTiming(
+                job.queued,
+                began,
+                ended,
+                max(granted, job.queued),
+                blocked_s,
+                background_s,
+                whole=job.is_whole(result),
+                batch=len(jobs),
+            )
+            self._observe(work, timing, command.lane)
+            outcomes.append(Done(replace(work, bound_s=bound_s) if command.others else work, timing, result))
+        return outcomes
 
-    async def _call(self, job: _Job, lane: str, span: _Span) -> Any:
+    async def _results(self, jobs: Sequence[_Job], lane: str, span: _Span) -> Sequence[Any]:
+        def call() -> Any:
+            together = jobs[0].together
+            if len(jobs) == 1 or together is None:
+                return jobs[0].call()
+            return together.call([job.together.member for job in jobs if job.together is not None])
+
         def timed() -> Any:
             span.started = self._loop.time()
             try:
-                return job.call()
+                return call()
             finally:
                 span.finished = self._loop.time()
 
-        if job.blocking:
-            return await self._loop.run_in_executor(self._threads[lane], timed)
-        try:
-            return await _awaited(job.call())
-        finally:
-            span.finished = self._loop.time()
+        if jobs[0].blocking:
+            result = await self._loop.run_in_executor(self._threads[lane], timed)
+        else:
+            try:
+                result = await _awaited(call())
+            finally:
+                span.finished = self._loop.time()
+        return result if len(jobs) > 1 else [result]
 
     def _release(self, session: str) -> None:
         self._running[session] -= 1

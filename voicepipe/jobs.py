@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 from voicepipe.audio import Resampler, to_pcm16
 from voicepipe.core.events import Line, Load, Rehear, Speak, Submit, Think, Tools, Work, WorkKind
 from voicepipe.core.utterance import RATE_HZ, Span
-from voicepipe.device import Call, nothing_before
+from voicepipe.device import Call, Together, nothing_before
 from voicepipe.engines.base import (
     TURN_MODEL_S,
     ChatMessage,
@@ -61,6 +61,7 @@ class Chunk(NamedTuple):
     load: Load
     before: Callable[[], None] = nothing_before
     """To be done on the loop's thread, just before the call."""
+    together: Together | None = None
 
 
 def is_whole(result: object) -> bool:
@@ -192,10 +193,7 @@ class Jobs:
             case WorkKind.WARM | WorkKind.THINK:
                 if isinstance(task, Think):
                     self._begin_generation(task, ctx)
-                assert self._generation is not None
-                llm = self._engines.llm
-                load = load_of(f"{llm.name}{_SMALL * self._small}", self._generation.next_size())
-                return Chunk(self._generation.step, _blocks(llm.placement), load)
+                return self._take_step()
             case WorkKind.SPEAK:
                 if isinstance(task, Speak):
                     self._begin_clause(task, ctx)
@@ -264,6 +262,14 @@ class Jobs:
         self.prompt_tokens = tokens_of(messages)
         self.tools = task.tools
         self._small = task.small
+
+    def _take_step(self) -> Chunk:
+        """The generation's next one."""
+        generation, llm = self._generation, self._engines.llm
+        assert generation is not None
+        load = load_of(f"{llm.name}{_SMALL * self._small}", generation.next_size())
+        together = None if llm.step_together is None else Together(llm.step_together, generation)
+        return Chunk(generation.step, _blocks(llm.placement), load, together=together)
 
     def _begin_clause(self, task: Speak, ctx: Context) -> None:
         known = self._openings.pop(task.text, None) if task.first else None

@@ -53,4 +53,4 @@ class Meter:
 
 def load_of(model: str, size: StepSize) -> Load:
     """What an engine said of its next step, as the core takes it."""
-    return Load(model, size.units, size.context, size.variant)
+    return Load(model, size.units, size.context, size.variant, size.batch)

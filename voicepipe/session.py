@@ -330,6 +330,7 @@ class Session:
             answer=self._on_outcome,
             is_whole=is_whole,
             before=begin,
+            together=chunk.together,
         )
 
     def _announce(self, command: core.TurnCommand) -> None:

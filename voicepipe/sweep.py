@@ -20,6 +20,7 @@ import numpy as np
 
 from voicepipe.audio import Samples
 from voicepipe.core.background import text_variant
+from voicepipe.core.batches import BATCH
 from voicepipe.core.clauses import ClauseSplitter
 from voicepipe.core.endpoint import RATE_HZ
 from voicepipe.core.events import Load, Way, WorkKind
@@ -60,6 +61,8 @@ LONG_TEXT = " ".join([LONG_QUESTION] * 10)
 CLAUSES = ("Sure.", "That is a good question.", "It takes about eight minutes in boiling water.")
 MAX_TOKENS = 16
 MAX_PIECES = 3
+TOGETHER = 4
+"""Replies in one chunk."""
 _SESSION = "sweep"
 _CONTEXT = Context(_SESSION, 1, 1, 0)
 
@@ -89,6 +92,7 @@ async def sweep(
             partial(_listen, ears, engines.vad, speech),
             partial(_recognise, meter, engines.asr, speech, question),
             partial(_think, meter, engines.llm, ways),
+            partial(_think_together, meter, engines.llm),
             partial(_speak, meter, engines.tts),
         ]
         if engines.texts is not None:
@@ -151,6 +155,39 @@ async def _think(meter: Meter, llm: Llm, ways: list[Way]) -> None:
                 ways.append(way[0])
     finally:
         slot.close()
+
+
+async def _think_together(meter: Meter, llm: Llm) -> None:
+    """Every number of replies that may be made at once, up to `TOGETHER`."""
+    if llm.step_together is None or not llm.keeps_prefix:
+        return
+    slots = [llm.open(f"{_SESSION} {number}") for number in range(min(TOGETHER, llm.slots))]
+    try:
+        prompt = Prompt((SYSTEM, ChatMessage("user", LONG_QUESTION)), 4 * MAX_TOKENS)
+        replies: list[Generation] = []
+        for slot in slots:
+            replies.append(reply := slot.generate(prompt, _CONTEXT))
+            await _read_whole(meter, llm, reply)
+            loads = [load_of(llm.name, each.next_size()) for each in replies]
+            if 1 < len(replies) <= min(load.batch for load in loads):
+                units, context = sum(load.units for load in loads), sum(load.context for load in loads)
+                load = Load(llm.name, units, context, BATCH, len(replies))
+                together = partial(llm.step_together, tuple(replies))
+                steps, _ = await meter.run(WorkKind.THINK, load, llm.placement, together)
+                if any(step.finish for step in steps):
+                    meter.chunks.pop()  # it had less to do
+                    return
+    finally:
+        for slot in slots:
+            slot.close()
+
+
+async def _read_whole(meter: Meter, llm: Llm, generation: Generation) -> None:
+    """Its prompt, and a guess about how it begins."""
+    while (size := generation.next_size()).variant == "prefill" or size.batch < 2:
+        step, _ = await meter.run(WorkKind.THINK, load_of(llm.name, size), llm.placement, generation.step)
+        if step.finish:
+            return
 
 
 async def way_to_clause(meter: Meter, llm: Llm, generation: Generation) -> tuple[Way, str]:

@@ -53,6 +53,66 @@ def started(
     return replace(base, deadline=deadline, bound_s=bound_s, remaining_s=remaining_s)
 
 
+def step(ident: int, session: str, klass: WorkClass = WorkClass.STARTED) -> Work:
+    """Of a reply, that can be taken together with others."""
+    return replace(
+        work(ident, klass=klass, session=session, bound_s=0.03),
+        load=Load("model", 4, 0, "decode", batch=3),
+        expected_s=0.02,
+        more_s=0.001,
+    )
+
+
+def test_steps_of_several_replies_are_one_chunk() -> None:
+    """Whatever their class, up to as many as the engine does at once; what is left over goes next."""
+    lanes = scheduler()
+    lanes.on_submit(work(1, WorkKind.PARTIAL, WorkClass.ASR), 0.0)
+    waits = [step(2, "b"), step(3, "c", WorkClass.AHEAD), step(4, "d", WorkClass.SPECULATION), step(5, "e")]
+    for each in waits:
+        assert lanes.on_submit(each, 0.0) == []
+    (run,) = lanes.on_done(work(1, WorkKind.PARTIAL, WorkClass.ASR), 0.01)
+    assert isinstance(run, Run)
+    assert [each.work.id for each in run.all] == [2, 5, 4]
+    assert run.whole.load == Load("model", 12, 0, "batch", 3)
+    assert lanes.snapshot().lanes["main"] == LaneSnapshot(1, 1, 1)
+    assert lanes.on_submit(step(6, "f"), 0.02) == []
+    (then,) = lanes.on_done(run.work, 0.03)
+    assert isinstance(then, Run) and [each.work.id for each in then.all] == [6, 3]
+    assert lanes.on_done(then.work, 0.05) == []
+    assert lanes.snapshot().lanes["main"] == LaneSnapshot(0, 0, 3)
+
+
+def test_company_knows_what_held_it_up() -> None:
+    lanes = scheduler()
+    lanes.on_submit(background(1, session="t"), 0.0)
+    lanes.on_submit(step(2, "b"), 0.1)
+    lanes.on_submit(step(3, "c"), 0.2)
+    (run,) = lanes.on_done(background(1, session="t"), 0.5)
+    assert isinstance(run, Run)
+    assert [round(each.background_s, 6) for each in run.all] == [0.4, 0.3]
+
+
+def test_what_has_left_the_queue_goes_along_with_nobody() -> None:
+    lanes = scheduler()
+    lanes.on_submit(work(1), 0.0)
+    lanes.on_submit(step(2, "b"), 0.0)
+    lanes.on_submit(step(3, "c"), 0.0)
+    lanes.on_submit(step(4, "d"), 0.0)
+    lanes.on_retire("c", 1, 1, 0.0)
+    lanes.on_close("d", 0.0)
+    (run,) = lanes.on_done(work(1), 0.01)
+    assert isinstance(run, Run) and [each.work.id for each in run.all] == [2]
+
+
+def test_in_a_monolithic_pool_nothing_is_joined() -> None:
+    lanes = scheduler(pool=Pool.MONOLITHIC)
+    lanes.on_submit(work(1), 0.0)
+    lanes.on_submit(step(2, "b"), 0.0)
+    lanes.on_submit(step(3, "c"), 0.0)
+    (run,) = lanes.on_done(work(1), 0.01)
+    assert isinstance(run, Run) and not run.others
+
+
 def background(ident: int, bound_s: float = 0.0, session: str = "bg") -> Work:
     return work(ident, klass=WorkClass.BACKGROUND, session=session, bound_s=bound_s)
 

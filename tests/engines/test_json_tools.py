@@ -23,6 +23,7 @@ class Inner:
     """A model, a slot and a generation at once: says these pieces, one a step."""
 
     name, slots, keeps_prefix, has_small, calls_tools = "inner", 3, True, False, False
+    step_together = None
 
     def __init__(self, pieces: Sequence[str], placement: Placement, finish: Any = "stop") -> None:
         self.placement = placement

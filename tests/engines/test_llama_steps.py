@@ -19,7 +19,7 @@ IDS = [3, 17, 42, 8, 30, 11, 5, 29]
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory: pytest.TempPathFactory) -> "LlamaSteps":
     path = write(tmp_path_factory.mktemp("tiny") / "tiny.gguf", tensors())
-    made: LlamaSteps = llama.LlamaSteps(path, sequences=4, rows=3, context_tokens=CONTEXT, threads=1)
+    made: LlamaSteps = llama.LlamaSteps(path, sequences=4, context_tokens=CONTEXT, threads=1)
     return made
 
 

@@ -116,6 +116,77 @@ def slot(llm: LlamaCpp) -> Iterator[Slot]:
 
 
 @pytest.mark.models
+class TestTogether:
+    QUESTIONS = ("What is the capital of France?", "Name a colour.", "Why is the sky blue?")
+
+    @pytest.fixture
+    def three(self, smollm2_path: Path) -> LlamaCpp:
+        return LlamaCpp(smollm2_path, slots=3, context_tokens=256, prefill_tokens=8, decode_tokens=3)
+
+    def replies(self, llm: LlamaCpp, slots: list[Slot]) -> list[Generation]:
+        """Each read up to where it only decodes."""
+        begun = [
+            slot.generate(Prompt((ChatMessage("user", question),), 24), CONTEXT)
+            for slot, question in zip(slots, self.QUESTIONS, strict=False)
+        ]
+        for generation in begun:
+            while generation.next_size().batch < 2:
+                assert generation.step().finish is None
+        return begun
+
+    def test_they_say_what_they_would_have_said_alone(self, three: LlamaCpp) -> None:
+        """Also where one ends sooner than others, and where those in between are asked for nothing."""
+        assert three.step_together is not None
+        slots = [three.open(name) for name in "abc"]
+        try:
+            alone = [
+                text(ask(slot, ChatMessage("user", each))) for slot, each in zip(slots, self.QUESTIONS, strict=True)
+            ]
+        finally:
+            for slot in slots:
+                slot.close()
+        slots = [three.open(name) for name in "abc"]
+        try:
+            begun = self.replies(three, slots)
+            said = [TestTogether.head(each, whole) for each, whole in zip(begun, alone, strict=True)]
+            going = list(range(3))
+            chunks = 0
+            while going:
+                picked = [0, 2] if going == [0, 1, 2] and chunks == 1 else going
+                steps = three.step_together([begun[number] for number in picked])
+                chunks += 1
+                for number, step in zip(picked, steps, strict=True):
+                    assert step.tokens <= 3
+                    said[number] += step.text
+                    if step.finish is not None:
+                        going = [other for other in going if other != number]
+            assert said == alone
+        finally:
+            for slot in slots:
+                slot.close()
+
+    @staticmethod
+    def head(generation: Generation, whole: str) -> str:
+        """What it has said so far, as its own text stream tells: its tokens are the beginning of the whole."""
+        said = generation._slot.runtime.text(generation._said)
+        assert whole.startswith(said)
+        return said
+
+    def test_one_that_was_cancelled_says_nothing(self, three: LlamaCpp) -> None:
+        assert three.step_together is not None
+        slots = [three.open(name) for name in "ab"]
+        try:
+            first, second = self.replies(three, slots)
+            first.cancel()
+            cut, step = three.step_together([first, second])
+            assert cut.cut and cut.tokens == 0
+            assert step.tokens == 3
+        finally:
+            for slot in slots:
+                slot.close()
+
+
+@pytest.mark.models
 class TestChunks:
     def test_no_chunk_is_larger_than_its_bound(self, slot: Slot) -> None:
         steps = ask(slot, *PARIS)

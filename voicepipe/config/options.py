@@ -64,6 +64,10 @@ class ScriptedConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Service time of reading the prompt."""
     llm_token_ms: Millis = 5.0
     """Service time of each word of the reply."""
+    llm_batch: Annotated[int, Meta(ge=1, le=256)] = 8
+    """Replies of which one step makes a word each; 1: one at a time."""
+    llm_more_ms: Millis = 0.5
+    """Service time that each further reply adds to such a step."""
     tts_ms: Millis = 20.0
     """Service time of each piece of audio, `tts_piece_ms` long."""
     tts_piece_ms: Millis = 300.0

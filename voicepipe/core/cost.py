@@ -43,8 +43,8 @@ class CostKey:
     model: str
     device: str
     variant: str = ""
-    """"prefill", "decode", "cold-decode" or "batch" of a WARM or THINK, "first" or "later" piece of a SPEAK, "recheck" of a
-    FINAL; else ""."""
+    """"prefill", "decode", "cold-decode" or "batch" of a WARM or THINK, "first" or "later" piece of a SPEAK,
+    "recheck" of a FINAL; else ""."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,7 +305,8 @@ class Scheduler:
         return self._dispatch(lane, now)
 
     def on_done(self, work: Work, now: float, service_s: float | None = None) -> list[SchedulerCommand]:
-        """The chunk of `work` has ended, with whatever else was done in it; `service_s` as measured, by default the time since it was handed out."""
+        """The chunk of `work` has ended, with whatever else was done in it; `service_s` as measured, by default the
+        time since it was handed out."""
         lane = self._lane_of[work.kind]
         whole, began = lane.ended(work, now)
         took_s = now - began if service_s is None else service_s

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,8 @@ class StepSize:
     a "later" piece; seconds of sound to recognise."""
     context: float = 0.0
     """Tokens that the model attends to beside them."""
+    batch: int = 1
+    """Steps of its kind, of several sessions, that the engine can do at once."""
 
 
 # --- Vad -------------------------------------------------------------------------------------------------
@@ -254,6 +256,12 @@ class Generation(Protocol):
         ...
 
 
+class StepTogether(Protocol):
+    def __call__(self, generations: Sequence[Any], /) -> MaybeAwaitable[Sequence[LlmStep]]:
+        """One step of each, of generations that the engine itself has made."""
+        ...
+
+
 class LlmSlot(Protocol):
     """One session's place in the engine: what it holds is never evicted for another session.
 
@@ -280,6 +288,9 @@ class Llm(Protocol):
     """A smaller, faster model answers the prompts that ask for it."""
     calls_tools: bool
     """Prompts may offer tools, and hold calls and what came of them."""
+    step_together: StepTogether | None
+    """One chunk that takes the next step of several generations, whose `next_size` allows a batch of so many; what
+    one of them raises, all do. None: there are no batches."""
 
     def open(self, session: str) -> LlmSlot:
         """Lease a slot. Raises EngineBusy."""

@@ -53,6 +53,7 @@ class JsonTools:
         self.slots = inner.slots
         self.keeps_prefix = inner.keeps_prefix
         self.has_small = inner.has_small
+        self.step_together = inner.step_together
 
     def open(self, session: str) -> LlmSlot:
         """Raises EngineBusy."""
@@ -86,7 +87,8 @@ class _Generation:
         self._held = ""
 
     def next_size(self) -> StepSize:
-        return self._inner.next_size()
+        """By itself: what it writes is looked into step by step."""
+        return replace(self._inner.next_size(), batch=1)
 
     def step(self) -> MaybeAwaitable[LlmStep]:
         step = self._inner.step()

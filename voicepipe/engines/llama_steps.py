@@ -6,7 +6,7 @@ costs nothing. To forget the end of a sequence is to write over it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from voicepipe.engines.llama_graph import read_llama, step_graph
 from voicepipe.engines.onnx_session import ERRORS, cpu_session, in_place
-from voicepipe.engines.texts import Row
+from voicepipe.engines.slot import Row
 from voicepipe.errors import EngineError
 
 Logits = NDArray[np.float32]
@@ -78,21 +78,16 @@ class LlamaSteps:
 
     can_cut = True
 
-    def __init__(self, path: Path, *, sequences: int, rows: int = 0, context_tokens: int, threads: int) -> None:
-        """The last `rows` of the `sequences` can be evaluated together."""
+    def __init__(self, path: Path, *, sequences: int, context_tokens: int, threads: int) -> None:
         weights, shape = read_llama(path)
         self._session = cpu_session(step_graph(weights, shape, context_tokens).SerializeToString(), threads)
         self._context_tokens = context_tokens
         size = (shape.key_value_heads, context_tokens, shape.head_width)
         names = [f"{what}_{layer}" for layer in range(shape.layers) for what in ("keys", "values")]
         # Zeros that are not written to are not in memory.
-        own = [_zeros(names, (1, *size)) for _ in range(sequences - rows)]
-        self._rows = _zeros(names, (rows, *size))
-        shared = [{name: part[row : row + 1] for name, part in self._rows.items()} for row in range(rows)]
-        self._bindings = [self._bound(memory) for memory in own + shared]
-        self._together: dict[int, Any] = {}
-        """Bindings of the first so many rows."""
-        self._first_row = sequences - rows
+        self._memory = {name: np.zeros((sequences, *size), np.float32) for name in names}
+        self._bindings: dict[tuple[int, int], Any] = {}
+        """Of sequences that stand in a row: the first, and the one behind the last."""
         self._lengths = [0] * sequences
         self._best: list[int] = []
         self._logits: list[Logits] = []
@@ -109,22 +104,22 @@ class LlamaSteps:
     def evaluate(self, sequence: int, position: int, tokens: Sequence[int], wanted: int) -> None:
         """Compute `tokens` at `position` of the sequence, with outputs of the last `wanted`. Raises EngineError."""
         last = [position + len(tokens) - 1]
-        best, logits = self._run(self._bindings[sequence], [tokens], last, wanted)
+        best, logits = self._run(self._bound(sequence, sequence + 1), [tokens], last, wanted)
         self._best, self._logits, self._first = list(best[0]), list(logits[0]), len(tokens) - wanted
         self._lengths[sequence] = position + len(tokens)
 
     def evaluate_rows(self, rows: Sequence[Row]) -> None:
-        """One token of each sequence, those that can be in one batch. Raises EngineError."""
-        count = max(sequence for sequence, _, _ in rows) - self._first_row + 1
-        if count not in self._together:
-            self._together[count] = self._bound({name: part[:count] for name, part in self._rows.items()})
-        # A row that is not asked for gets a token too, where its next one will be written over it.
-        tokens = [0] * count
-        last = [min(at, self._context_tokens - 1) for at in self._lengths[self._first_row :][:count]]
+        """One token of each sequence, and of those between them. Raises EngineError."""
+        sequences = [sequence for sequence, _, _ in rows]
+        first, end = min(sequences), max(sequences) + 1
+        # One that is not asked for gets a token too, where its next one will be written over it: no prompt is so
+        # long that a reply could go on behind the last position.
+        tokens = [0] * (end - first)
+        last = [min(at, self._context_tokens - 1) for at in self._lengths[first:end]]
         for sequence, position, token in rows:
-            tokens[sequence - self._first_row], last[sequence - self._first_row] = token, position
-        best, logits = self._run(self._together[count], [[token] for token in tokens], last, 1)
-        asked = [sequence - self._first_row for sequence, _, _ in rows]
+            tokens[sequence - first], last[sequence - first] = token, position
+        best, logits = self._run(self._bound(first, end), [[token] for token in tokens], last, 1)
+        asked = [sequence - first for sequence in sequences]
         self._best, self._logits, self._first = (
             [int(best[row][0]) for row in asked],
             [logits[row][0] for row in asked],
@@ -137,12 +132,14 @@ class LlamaSteps:
         row = index - self._first
         return int(self._best[row]) if sampler.greedy else sampler.pick(self._logits[row])
 
-    def _bound(self, memory: Mapping[str, NDArray[np.float32]]) -> Any:
-        binding = self._session.io_binding()
-        for name, values in memory.items():
-            here = in_place(values)
-            binding.bind_ortvalue_input(name, here)
-            binding.bind_ortvalue_output(f"seen_{name}", here)
+    def _bound(self, first: int, end: int) -> Any:
+        binding = self._bindings.get((first, end))
+        if binding is None:
+            binding = self._bindings[first, end] = self._session.io_binding()
+            for name, values in self._memory.items():
+                here = in_place(values[first:end])
+                binding.bind_ortvalue_input(name, here)
+                binding.bind_ortvalue_output(f"seen_{name}", here)
         return binding
 
     def _run(
@@ -161,10 +158,6 @@ class LlamaSteps:
             raise EngineError(f"{count} tokens could not be evaluated: {error}") from error
         *_, best, logits = binding.get_outputs()  # in the order in which they were bound
         return best.numpy(), logits.numpy()
-
-
-def _zeros(names: Sequence[str], size: tuple[int, ...]) -> dict[str, NDArray[np.float32]]:
-    return {name: np.zeros(size, np.float32) for name in names}
 
 
 def _likeliest(logits: Logits, count: int) -> NDArray[np.intp]:

@@ -25,13 +25,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from voicepipe.engines.base import ChatMessage, Placement, TextRequest
+from voicepipe.engines.base import ChatMessage, LlmStep, Placement, StepTogether, TextRequest
 from voicepipe.engines.chat_template import ChatTemplate
 from voicepipe.engines.llama_graph import CannotStep
 from voicepipe.engines.llama_steps import Chance, LlamaSteps
 from voicepipe.engines.native_steps import NativeSteps, native
-from voicepipe.engines.slot import UNFINISHED, Limits, Slot
-from voicepipe.engines.texts import Row, Texts
+from voicepipe.engines.slot import UNFINISHED, Generation, Limits, Row, Slot, decode_together
+from voicepipe.engines.texts import Texts
 from voicepipe.errors import ConfigError, EngineBusy, EngineError, ModelCorrupt, ModelMissing
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ _TOP_P = 0.95
 
 
 class Steps(Protocol):
-    """What computes: see `slot.Runtime` and `texts.Rows`."""
+    """What computes: see `slot.Runtime`."""
 
     can_cut: bool
 
@@ -120,9 +120,11 @@ class LlamaCpp:
         self.has_small = False
         self.calls_tools = False
         self.slots = slots
-        limits = Limits(context_tokens, memory_tokens, prefill_tokens, decode_tokens)
-        runtime = _Runtime(path, slots=slots + text_slots, rows=text_slots, threads=threads, limits=limits)
+        together = min(slots, prefill_tokens)
+        limits = Limits(context_tokens, memory_tokens, prefill_tokens, decode_tokens, together)
+        runtime = _Runtime(path, slots=slots + text_slots, threads=threads, limits=limits)
         self._runtime: _Runtime | None = runtime
+        self.step_together: StepTogether | None = self._step_together if together > 1 else None
         self._sampling = _Sampling(runtime.steps, Chance(temperature, seed, _TOP_K, _TOP_P))
         self._free = list(range(slots))
         sequences = range(slots, slots + text_slots)
@@ -135,6 +137,13 @@ class LlamaCpp:
         if not self._free:
             raise EngineBusy(f"all {self.slots} slots of {self.name} are leased")
         return Slot(self._runtime, self._free.pop(0), self._sampling, self._free)
+
+    def _step_together(self, generations: Sequence[Generation]) -> tuple[LlmStep, ...]:
+        runtime = self._runtime
+        if runtime is None:
+            raise EngineError(f"{self.name} is closed")
+        with runtime.lock:
+            return decode_together(runtime, generations)
 
     async def aclose(self) -> None:
         """Forget the model. Its memory goes with the last slot and the last running chunk that uses it."""
@@ -150,15 +159,14 @@ def _text_sampler(steps: Steps) -> Callable[[TextRequest], Any]:
 class _Runtime:
     """Vocabulary, and what computes. `lock` is held for one chunk: neither is thread-safe."""
 
-    def __init__(self, path: Path, *, slots: int, rows: int = 0, threads: int, limits: Limits) -> None:
-        """Of the slots, the last `rows` are evaluated together."""
+    def __init__(self, path: Path, *, slots: int, threads: int, limits: Limits) -> None:
         if not path.is_file():
             raise ModelMissing(f"no GGUF file at {path}", field="model_path")
         native.disable_logging()
         native.ggml_backend_load_all()
         self.limits = limits
         self.lock = threading.Lock()
-        own = _own_steps(path, slots, rows, threads, limits)
+        own = _own_steps(path, slots, threads, limits)
         try:
             # Whole: cyllama aborts on a vocabulary alone. Weights that nobody asks for stay in the file.
             self._model = native.LlamaModel(str(path), native.LlamaModelParams())
@@ -219,12 +227,12 @@ class _Runtime:
         return self.steps.sample(sampler, index)
 
 
-def _own_steps(path: Path, slots: int, rows: int, threads: int, limits: Limits) -> Steps | None:
+def _own_steps(path: Path, slots: int, threads: int, limits: Limits) -> Steps | None:
     """None where llama.cpp does better: on a GPU, or with a model that we do not understand."""
     if native.llama_supports_gpu_offload():
         return None
     try:
-        return LlamaSteps(path, sequences=slots, rows=rows, context_tokens=limits.context, threads=threads)
+        return LlamaSteps(path, sequences=slots, context_tokens=limits.context, threads=threads)
     except CannotStep as error:
         log.info("llama.cpp computes %s: %s", path.name, error)
         return None

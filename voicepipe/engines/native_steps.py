@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from voicepipe.engines.llama_steps import Chance
-from voicepipe.engines.slot import Limits
+from voicepipe.engines.slot import Limits, Row
 from voicepipe.engines.steady import Steadier
-from voicepipe.engines.texts import Row
 from voicepipe.errors import EngineError
 
 SPINS = 300

@@ -27,6 +27,7 @@ from voicepipe.engines.base import (
     Placement,
     Prompt,
     StepSize,
+    StepTogether,
     ToolOffer,
     ToolUse,
 )
@@ -190,6 +191,7 @@ class OpenAiChat:
         self.keeps_prefix = False  # a warm-up request would cost as much as the reply it is for
         self.has_small = bool(small_model)
         self.calls_tools = True
+        self.step_together: StepTogether | None = None
         self.slots = slots
         self._endpoint = _Endpoint(
             url=f"{base_url.rstrip('/')}/chat/completions",

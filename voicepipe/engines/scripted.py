@@ -24,6 +24,7 @@ from voicepipe.engines.base import (
     Prompt,
     Samples,
     StepSize,
+    StepTogether,
     T,
     Text,
     TextPhase,
@@ -149,6 +150,7 @@ class ScriptedLlm:
     calls_tools = True
 
     def __init__(self, config: ScriptedConfig, slots: int) -> None:
+        self.step_together: StepTogether | None = self._step_together if config.llm_batch > 1 else None
         self._config = config
         self._occupier = _Occupier(config.occupy)
         self.placement = self._occupier.placement
@@ -171,6 +173,12 @@ class ScriptedLlm:
 
     def generation(self, prompt: Prompt) -> ScriptedGeneration:
         return ScriptedGeneration(self._config, self._occupier, prompt.max_tokens, self._calls(prompt))
+
+    def _step_together(self, generations: Sequence[ScriptedGeneration]) -> MaybeAwaitable[Sequence[LlmStep]]:
+        """The first takes as long as alone."""
+        more_ms = self._config.llm_more_ms * (len(generations) - 1)
+        steps = tuple(generation.advance() for generation in generations)
+        return self._occupier.after(self._config.llm_token_ms + more_ms, steps)
 
     def _calls(self, prompt: Prompt) -> tuple[ToolUse, ...]:
         knows = bool(prompt.messages) and prompt.messages[-1].role == "tool"
@@ -222,24 +230,28 @@ class ScriptedGeneration:
     def next_size(self) -> StepSize:
         if self._position < 0:
             return StepSize("prefill", 1)
-        return StepSize("decode", 1, self._position + 1)
+        return StepSize("decode", 1, self._position + 1, self._config.llm_batch)
 
     def step(self) -> MaybeAwaitable[LlmStep]:
+        reads = self._position < 0
+        return self._occupier.after(
+            self._config.llm_prefill_ms if reads else self._config.llm_token_ms, self.advance()
+        )
+
+    def advance(self) -> LlmStep:
+        """What the next step brings."""
         self._position += 1
         if self._position == 0:
-            step = LlmStep("", 0, prefilled=1, finish=None if self._tokens or self._calls else "stop")
-            return self._occupier.after(self._config.llm_prefill_ms, step)
+            return LlmStep("", 0, prefilled=1, finish=None if self._tokens or self._calls else "stop")
         if self._calls:
-            step = LlmStep("", 1, finish="stop", calls=self._calls)
-            return self._occupier.after(self._config.llm_token_ms, step)
+            return LlmStep("", 1, finish="stop", calls=self._calls)
         text = self._tokens[self._position - 1]
         finish = None
         if self._position == len(self._tokens):
             finish = "stop"
         elif self._position == self._max_tokens:
             finish = "length"
-        step = LlmStep(text, 1, finish=finish)  # type: ignore[arg-type]
-        return self._occupier.after(self._config.llm_token_ms, step)
+        return LlmStep(text, 1, finish=finish)  # type: ignore[arg-type]
 
     def cancel(self) -> None:
         """Nothing is held."""

@@ -8,30 +8,19 @@ sequence holds goes with its text. `lock` is held for one chunk, as by the slots
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from voicepipe.engines import base
 from voicepipe.engines.base import Placement, StepSize, TextRequest, TextStep
-from voicepipe.engines.slot import Runtime, TextStream
+from voicepipe.engines.slot import Row, Runtime, TextStream
 from voicepipe.errors import EngineBusy, EngineError, PromptRefused, PromptTooLong
-
-Row = tuple[int, int, int]
-"""Sequence, position and token."""
-
-
-class Rows(Runtime, Protocol):
-    """A loaded model that evaluates several sequences at once."""
-
-    def evaluate_rows(self, rows: Sequence[Row]) -> None:
-        """One token of each sequence, with an output each; at most `limits.prefill` rows. Raises EngineError."""
-        ...
 
 
 class Texts:
     placement: Placement = "thread"
 
     def __init__(
-        self, runtime: Rows, name: str, sequences: Sequence[int], sampler_of: Callable[[TextRequest], Any]
+        self, runtime: Runtime, name: str, sequences: Sequence[int], sampler_of: Callable[[TextRequest], Any]
     ) -> None:
         """`sequences`: numbers that nobody else uses, `limits.prefill` at most."""
         assert len(sequences) <= runtime.limits.prefill

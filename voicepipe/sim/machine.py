@@ -233,9 +233,7 @@ class SchedulerMachine:
                 job.client.on_run(work)
             since = max(granted, job.queued)
             timings.append(
-                LaneTiming(
-                    job.queued, started, finished, since, blocked_s, background_s, batch=1 + len(run.others)
-                )
+                LaneTiming(job.queued, started, finished, since, blocked_s, background_s, batch=1 + len(run.others))
             )
         self._timeline.at(finished + times.end_s(draw.end), lambda: self._end(run, timings))
 

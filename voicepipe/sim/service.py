@@ -21,6 +21,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from voicepipe.config import ScriptedConfig
 from voicepipe.core.background import TextSettings, text_variant
@@ -98,7 +99,8 @@ class Manner(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     keeps_prefix: bool = True
     """The model keeps what it has read; without that each reply reads all of its prompt."""
     write_batch: Annotated[int, Meta(ge=1)] = 1
-    """Replies of which one chunk makes tokens at most; the longest takes its time, and each other one `Cost.more_s`."""
+    """Replies of which one chunk makes tokens, at most: it takes what the longest of them takes, and `Cost.more_s`
+    for the tokens of each other one."""
     reading_writes: bool = False
     """What is read ahead ends with a token that is written."""
     small_share: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.0
@@ -228,7 +230,7 @@ def scripted(config: ScriptedConfig) -> ServiceModel:
             cost(WorkKind.SECOND_PASS, config.asr_ms),
             cost(WorkKind.JUDGE, config.turn_model_ms),
             cost(WorkKind.THINK, config.llm_prefill_ms, "prefill"),
-            cost(WorkKind.THINK, config.llm_token_ms, "decode"),
+            replace(cost(WorkKind.THINK, config.llm_token_ms, "decode"), more_s=config.llm_more_ms / 1000),
             cost(WorkKind.SPEAK, config.tts_ms),
             cost(WorkKind.GENERATE, 0.0, "split"),
             cost(WorkKind.GENERATE, config.llm_prefill_ms, "prefill"),
@@ -237,6 +239,7 @@ def scripted(config: ScriptedConfig) -> ServiceModel:
         manner=Manner(
             read_tokens=1_000_000,
             write_tokens=1,
+            write_batch=config.llm_batch,
             tokens_per_word=1.0,
             reading_writes=True,
             piece_s=config.tts_piece_ms / 1000,

@@ -18,7 +18,8 @@ LOADS, LOADS_FULL = (0.5, 1.0, 1.5, 2.0, 3.0), (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 
 TEXTS_HZ = 0.05
 SECONDS, SECONDS_FULL = 600.0, 3600.0
 OWN = (BlameKind.WAIT, BlameKind.BLOCKING, BlameKind.SERVICE, BlameKind.ESTIMATOR, BlameKind.HAND_OFF)
-"""What the time of a stage with chunks goes to; companions in a batch are part of a shared engine's service."""
+"""What the time of a stage with chunks goes to. Companions in a batch are told apart on a device that goes chunk by
+chunk; they are part of a shared engine's service."""
 
 Cause = tuple[Stage, BlameKind]
 CAUSES: tuple[Cause, ...] = (
@@ -27,6 +28,7 @@ CAUSES: tuple[Cause, ...] = (
     (Stage.ENDPOINT, BlameKind.SERVICE),
     (Stage.ENDPOINT, BlameKind.HAND_OFF),
     *((stage, kind) for stage in (Stage.ASR, Stage.LLM, Stage.TTS) for kind in OWN),
+    (Stage.LLM, BlameKind.BATCHING),
     (Stage.SEND, BlameKind.WAIT),
     (Stage.SEND, BlameKind.CLIENT),
 )
@@ -50,6 +52,7 @@ KINDS = {
     BlameKind.WAIT: "waiting for other turns",
     BlameKind.BLOCKING: "blocked by lower classes",
     BlameKind.SERVICE: "at work beyond its share",
+    BlameKind.BATCHING: "at work for others in the same chunk",
     BlameKind.ESTIMATOR: "at work longer than declared",
     BlameKind.HAND_OFF: "handed over",
     BlameKind.ENDPOINT: "not known yet",
