@@ -50,7 +50,10 @@ class Job:
 
 def config_of(policy: str, most: int, enforcement: str = "degrade", device: str = "small") -> Config:
     plain, faster = ScriptedConfig(), SPEEDS[device]
-    costs = {name: getattr(plain, name) / faster for name in ("asr_ms", "llm_prefill_ms", "llm_token_ms", "tts_ms")}
+    costs = {
+        name: getattr(plain, name) / faster
+        for name in ("asr_ms", "llm_prefill_ms", "llm_token_ms", "llm_more_ms", "tts_ms")
+    }
     return parse_config(
         {
             "port": 0,

@@ -50,7 +50,7 @@ TURNS, TURNS_FULL = 300, 900
 FIRST_SEED, SEEDS = 101, 3
 CHECK_S = 60.0
 """Of real time, beside the same calls in virtual time."""
-LOOKED_AT = {"small": (4.0, 16.0), "large": (80.0, 160.0)}
+LOOKED_AT = {"small": (4.0, 16.0), "large": (90.0, 220.0)}
 """Of each device, sessions between which 1x is looked for, and twice as closely as `STEP`."""
 STEP = 1.08
 

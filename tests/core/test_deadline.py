@@ -53,14 +53,34 @@ def used(
 
 
 def test_utilisation_is_the_sum_of_what_sessions_need() -> None:
-    assert used(10, demand(share=0.09))[Test.UTILISATION] == pytest.approx(1.0)
-    assert used(11, demand(share=0.09))[Test.UTILISATION] > 1.0
+    """Where a turn's work is spread over all the time to the next, nothing comes in rushes."""
+    assert used(10, demand(share=0.09, spread_s=8.0))[Test.UTILISATION] == pytest.approx(1.0)
+    assert used(11, demand(share=0.09, spread_s=8.0))[Test.UTILISATION] > 1.0
+
+
+def test_a_rush_of_turns_has_to_fit_into_the_time_that_replies_are_ahead() -> None:
+    """Of forty sessions 15 turns come in 3 s in the mean, and 23 in one such time of a hundred; each is 0.1 s."""
+    measured = demand(share=0.1 / 8)
+    assert used(40, measured, replace(SETTINGS, late=0.01))[Test.UTILISATION] == pytest.approx(22 * 0.1 / 3.0)
+    calmer = used(40, replace(measured, spread_s=6.0), replace(SETTINGS, late=0.01))[Test.UTILISATION]
+    assert 40 * 0.1 / 8 / SETTINGS.utilisation < calmer < 22 * 0.1 / 3.0
+    assert used(1, measured)[Test.UTILISATION] < 0.1
+
+
+def test_turns_that_share_chunks_are_less_in_each_others_way() -> None:
+    """The first of those before it counts in full, for it may be too far on."""
+    alone = demand(0.075)
+    cost = replace(alone.miss, saved_s=0.05)
+    shared = replace(alone, hit=cost, miss=cost)
+    assert shared.joined_share == pytest.approx(1 / 3)
+    assert late_risk(2, shared, SETTINGS, 0.2) == late_risk(2, alone, SETTINGS, 0.2)
+    assert late_risk(20, shared, SETTINGS, 0.2) < 0.5 * late_risk(20, alone, SETTINGS, 0.2)
 
 
 def test_ears_that_have_no_time_left_refuse_too() -> None:
     """A hundred sessions at 9 ms a second each, whatever little the device has to do."""
     assert used(100, demand(share=0.001, ears_share=0.009))[Test.UTILISATION] == pytest.approx(1.0)
-    assert used(10, demand(share=0.09, ears_share=0.02))[Test.UTILISATION] == pytest.approx(1.0)
+    assert used(10, demand(share=0.09, ears_share=0.02, spread_s=8.0))[Test.UTILISATION] == pytest.approx(1.0)
 
 
 def test_what_is_learnt_of_turns_moves_the_limits() -> None:

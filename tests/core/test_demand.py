@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from voicepipe.core.demand import MEMORY_S, Demand, Expected, TurnCost, shared_kinds
+from voicepipe.core.demand import MEMORY_S, PRIOR_TURNS, Demand, Expected, TurnCost, shared_kinds
 from voicepipe.core.events import Instants, Speculation, Timing, TurnRecord, Verdict, Work, WorkClass, WorkKind
 
 SHARED = frozenset(WorkKind) - {WorkKind.HEAR}
@@ -74,6 +74,22 @@ def test_a_turn_costs_what_ran_between_its_speech_end_and_its_first_content() ->
     snapshot = demand.snapshot()
     assert snapshot.miss.path_s == pytest.approx(0.09) and snapshot.shared_s == pytest.approx(0.09)
     assert snapshot.turns == 1
+
+
+def test_a_turn_is_known_by_what_its_chunks_share() -> None:
+    """Three others in the same chunk leave a quarter of it; alone, a step is known to add a fifth of itself; and
+    its last chunk ends 0.35 s after the speech."""
+    demand = open_demand(SHARED)
+    step = Work(1, "s", 1, 1, 0, WorkKind.THINK, WorkClass.STARTED, expected_s=0.04, more_s=0.008)
+    demand.on_chunk(step, Timing(10.03, 10.03, 10.07, batch=4))
+    demand.on_chunk(replace(step, id=2), Timing(10.07, 10.07, 10.11))
+    chunk(demand, WorkKind.SPEAK, 10.25, 10.35)
+    demand.on_turn("s", ended(sent=10.2))
+    miss = demand.snapshot().miss
+    assert (miss.path_s, miss.shared_s) == (pytest.approx(0.11), pytest.approx(0.05))
+    assert miss.saved_s == pytest.approx(0.8 * 0.05)
+    assert demand.snapshot().joined_share == pytest.approx(0.2)
+    assert demand.snapshot().spread_s == pytest.approx(0.35 / (1 + PRIOR_TURNS)), "learnt slowly"
 
 
 def test_hits_and_misses_are_averaged_apart_and_weighted() -> None:

@@ -56,6 +56,8 @@ class TurnCost:
     """Mean distance of single turns from that."""
     shared_s: float = 0.0
     """Of service of those on the shared lane: other turns wait for these."""
+    saved_s: float = 0.0
+    """What of that is not added where its steps are done in the chunks of another turn (`core.batches`)."""
 
     @property
     def square(self) -> float:
@@ -81,11 +83,19 @@ class DemandSnapshot:
     """The longest of the last chunks of a lower class."""
     turns: int
     """Seen so far."""
+    spread_s: float = 0.0
+    """From a turn's speech end to the end of its last chunk."""
 
     @property
     def shared_s(self) -> float:
         """The cost of a turn to all others."""
         return self.hit_rate * self.hit.shared_s + (1.0 - self.hit_rate) * self.miss.shared_s
+
+    @property
+    def joined_share(self) -> float:
+        """The share of a turn's cost that it adds to those that it meets, in (0, 1]."""
+        saved_s = self.hit_rate * self.hit.saved_s + (1.0 - self.hit_rate) * self.miss.saved_s
+        return 1.0 - saved_s / self.shared_s if self.shared_s > 0.0 else 1.0
 
     @property
     def burst_s(self) -> float:
@@ -98,20 +108,22 @@ class DemandSnapshot:
 class _Cost:
     def __init__(self, path_s: float, shared_s: float) -> None:
         self._path_s, self._shared_s = path_s, shared_s
+        self._saved_s = 0.0
         self._deviation_s = 0.0
         self._n = 0
 
-    def learn(self, path_s: float, shared_s: float) -> None:
+    def learn(self, path_s: float, shared_s: float, saved_s: float) -> None:
         self._n += 1
         weight = max(NEWEST_WEIGHT, 1.0 / self._n)
         off_s = path_s - self._path_s
         self._path_s += weight * off_s
         self._shared_s += weight * (shared_s - self._shared_s)
+        self._saved_s += weight * (saved_s - self._saved_s)
         if self._n > 1:
             self._deviation_s += weight * (abs(off_s) - self._deviation_s)
 
     def snapshot(self) -> TurnCost:
-        return TurnCost(self._path_s, self._deviation_s, self._shared_s)
+        return TurnCost(self._path_s, self._deviation_s, self._shared_s, self._saved_s)
 
 
 class Demand:
@@ -134,6 +146,7 @@ class Demand:
         self._hit_rate, self._hits_of = 0.0, PRIOR_TURNS
         path_s = expected.begin_s + expected.turn_s
         self._hit, self._miss = _Cost(path_s, expected.turn_s), _Cost(path_s, expected.turn_s)
+        self._spread_s = 0.0
         self._blocking.clear()
         self._blocking.append(expected.decode_s)
         self._seen = 0
@@ -168,16 +181,22 @@ class Demand:
             return
         begin, end = record.instants.speech_end, record.instants.sent
         if begin is not None and end is not None:
-            own = [(work.kind, timing) for work, timing in chunks if work.turn == record.turn]
-            spans = [(kind, _overlap_s(timing, begin, end), timing.batch) for kind, timing in own]
-            path_s = _begins_s([timing for _, timing in own], begin, end) + sum(span_s for _, span_s, _ in spans)
-            shared = [(kind, span_s / batch) for kind, span_s, batch in spans if kind in self._shared]
+            own = [
+                (work, timing, _overlap_s(timing, begin, end))
+                for work, timing in chunks
+                if work.turn == record.turn
+            ]
+            path_s = _begins_s([timing for _, timing, _ in own], begin, end) + sum(span_s for *_, span_s in own)
+            shared = [(work, span_s / timing.batch) for work, timing, span_s in own if work.kind in self._shared]
             shared_s = sum(span_s for _, span_s in shared)
-            heard_s = sum(span_s for kind, span_s in shared if kind in _LISTENING)
+            saved_s = sum(span_s * _saved(work) for work, span_s in shared)
+            heard_s = sum(span_s for work, span_s in shared if work.kind in _LISTENING)
             self._listening_s = max(0.0, self._listening_s - heard_s)
             hit = record.speculation.hit
-            (self._hit if hit else self._miss).learn(path_s, shared_s)
+            (self._hit if hit else self._miss).learn(path_s, shared_s, saved_s)
             self._hits_of += 1
+            spread_s = max((timing.finished for _, timing, _ in own), default=begin) - begin
+            self._spread_s += max(NEWEST_WEIGHT, 1.0 / self._hits_of) * (spread_s - self._spread_s)
             self._hit_rate += max(NEWEST_WEIGHT, 1.0 / self._hits_of) * (hit - self._hit_rate)
         while chunks and chunks[0][0].turn <= record.turn:
             chunks.popleft()
@@ -206,6 +225,7 @@ class Demand:
             miss=self._miss.snapshot(),
             blocking_s=max(self._blocking),
             turns=self._seen,
+            spread_s=self._spread_s,
         )
 
 
@@ -213,6 +233,11 @@ def shared_kinds(placement: Mapping[WorkKind, str], lanes: Mapping[str, int]) ->
     """Kinds of work on the lane that runs one chunk at a time and speaks."""
     lane = placement[WorkKind.SPEAK]
     return frozenset(kind for kind, name in placement.items() if name == lane and lanes[name] == 1)
+
+
+def _saved(work: Work) -> float:
+    """The share of a chunk that company saves."""
+    return 1.0 - work.more_s / work.expected_s if 0.0 < work.more_s < work.expected_s else 0.0
 
 
 def _begins_s(timings: Collection[Timing], begin: float, end: float) -> float:

@@ -15,7 +15,8 @@ again:
 
 What it reaches it has reached in a run like any other, with all turns it took in time: it is a lower bound of what
 is possible. That it is an upper bound of what the arms reach is not proved, because which schedule is best is
-a hard question; the tests let all arms try, and one turn of forty is the most that one has had more. The bound that nothing can pass is the number of questions.
+a hard question; the tests let all arms try, and one turn of forty is the most that one has had more. The bound that
+nothing can pass is the number of questions.
 """
 
 from __future__ import annotations
