@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from voicepipe.sim.experiment import Chart, Experiment, Input, Setting
 from voicepipe.sim.experiments import NAMES, find
 from voicepipe.sim.golden import golden
 from voicepipe.sim.runner import Results, sweep
-from voicepipe.sim.service import Need, load_service, need_in_words, save_service
+from voicepipe.sim.service import Need, load_service, need_in_words, preset_names, save_service
 
 ALL = "all"
 MOST_SEEDS = 1000
@@ -70,8 +70,8 @@ def add_simulate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--service",
         type=_name,
         metavar="NAME|FILE",
-        help="what chunks take, in experiments with voice: a built-in machine, or a file of --calibrate "
-        f"(default {Setting().service})",
+        help="what chunks take, in experiments with voice: a built-in machine "
+        f"({', '.join(preset_names())}), or a file of --calibrate (default gpu; goodput: gpu-large)",
     )
     parser.add_argument(
         "--calibrate",
@@ -129,16 +129,17 @@ def _simulate(args: argparse.Namespace) -> int:
     experiments = [find(name) for name in (NAMES if is_all else (args.name,))]
     _check_inputs(args, experiments)
     save = _drawing(args.plot, is_folder=is_all)
-    setting = Setting(
-        full=args.full,
-        service=_service(args, experiments),
-        shapes=str(args.shapes or ""),
-        trace=str(args.trace or ""),
-    )
+    service = _service(args, experiments)
+    setting = Setting(full=args.full, shapes=str(args.shapes or ""), trace=str(args.trace or ""))
     asked = _Asked(args.seed, args.processes or os.cpu_count() or 1, args.json, args.plot, save)
     # whatever is wrong with a file is told before anything is run
     several = [
-        Results(one, setting, range(args.seed, args.seed + (args.seeds or one.seeds))) for one in experiments
+        Results(
+            one,
+            replace(setting, service=service or one.service),
+            range(args.seed, args.seed + (args.seeds or one.seeds)),
+        )
+        for one in experiments
     ]
     for results in several:
         plot = args.plot / f"{results.experiment.name}.svg" if args.plot is not None and is_all else args.plot
@@ -164,12 +165,15 @@ def _check_inputs(args: argparse.Namespace, experiments: Sequence[Experiment]) -
         raise ConfigError("--service and --calibrate: one of them says what chunks take", field="--calibrate")
 
 
-def _service(args: argparse.Namespace, experiments: Sequence[Experiment]) -> str:
-    """Name or path of a model that has costs of all that is going to be simulated. Raises ConfigError."""
+def _service(args: argparse.Namespace, experiments: Sequence[Experiment]) -> str | None:
+    """Name or path of a model that has costs of all that is going to be simulated; None where each experiment has
+    its own. Raises ConfigError."""
     needs = tuple(dict.fromkeys(need for one in experiments for need in one.needs))
     if args.calibrate is not None:
         return _calibrated(args.calibrate, needs)
-    name = Setting().service if args.service is None else str(args.service)
+    if args.service is None:
+        return None
+    name = str(args.service)
     lacking = load_service(name).lacks(needs)
     if lacking:
         which = ", ".join(one.name for one in experiments if set(lacking) & set(one.needs))

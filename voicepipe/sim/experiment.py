@@ -103,6 +103,8 @@ class Experiment:
     """(point, seed, setting); the same arguments give the same measures."""
     charts: Callable[[Sequence[Row]], Sequence[Chart]]
     seeds: int = 5
+    service: str = Setting().service
+    """Where chunks take their time from, unless somebody says so."""
     reads: frozenset[Input] = frozenset()
     """What of a setting it makes use of; whatever else is asked for is refused."""
     needs: tuple[Need, ...] = ()

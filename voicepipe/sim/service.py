@@ -126,6 +126,8 @@ class ServiceModel(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     name: str
     costs: Annotated[tuple[Cost, ...], Meta(min_length=1)]
     manner: Manner = Manner()
+    sessions: Positive = 7.0
+    """Under way at which, with everybody let in, one turn in a hundred is late: the load that a device carries."""
     lanes: Annotated[dict[str, Annotated[int, Meta(ge=1)]], Meta(min_length=1)] = msgspec.field(
         default_factory=lambda: {"device": 1, "ears": 1}
     )

@@ -51,6 +51,7 @@ def service_of(setting: Setting, faster: float = 1.0) -> ServiceModel:
         name=f"{model.name}, {faster:g} times as fast",
         costs=tuple(made),
         manner=model.manner,
+        sessions=model.sessions,
         lanes=model.lanes,
         placement=model.placement,
         begin_s=model.begin_s,

@@ -10,16 +10,16 @@ from voicepipe.sim.clairvoyant import planned
 from voicepipe.sim.experiment import Chart, Experiment, Mark, Measured, Point, Row, Series, Setting
 from voicepipe.sim.scene import Scene, TextJobs, play
 from voicepipe.sim.service import TALK, WRITING
-from voicepipe.sim.voice_scenes import ONE_X, VOICE, calm_scene, measures, shares
+from voicepipe.sim.voice_scenes import VOICE, calm_scene, measures, service_of, shares
 
 ARMS = (*TUNED, "D0", "D1", "D2", "D3")
 LOADS, LOADS_FULL = (1.2,), (0.6, 0.8, 1.0, 1.2, 1.5)
 TEXTS_HZ = 0.05
-LEARN_S = 600.0
-"""Not counted: a policy that learns has seen some four hundred turns by then."""
+LEARN_S = 300.0
+"""Not counted: a policy that learns has seen thousands of turns by then, on a device for a hundred sessions."""
 ENOUGH = 0.9
 """Of the oracle's turns in time: what is asked of a policy."""
-SECONDS, SECONDS_FULL = 900.0, 3600.0
+SECONDS, SECONDS_FULL = 600.0, 3600.0
 
 
 def points(setting: Setting) -> Sequence[Point]:
@@ -28,9 +28,10 @@ def points(setting: Setting) -> Sequence[Point]:
 
 
 def scene_of(name: str, load: float, seed: int, setting: Setting) -> Scene:
-    scene = calm_scene(seed, setting, load * ONE_X, SECONDS_FULL if setting.full else SECONDS)
+    carries = service_of(setting).sessions
+    scene = calm_scene(seed, setting, load * carries, SECONDS_FULL if setting.full else SECONDS)
     scene = replace(scene, begin_s=LEARN_S, texts=TextJobs(TEXTS_HZ))
-    return planned(scene) if name == ORACLE else arm(name, scene, cap=round(ONE_X))
+    return planned(scene) if name == ORACLE else arm(name, scene, cap=round(carries))
 
 
 def run(point: Point, seed: int, setting: Setting) -> Measured:
@@ -79,7 +80,8 @@ def _bars(rows: Sequence[Row], measure: str) -> Series:
 EXPERIMENT = Experiment(
     "goodput",
     "How many turns a second are answered in time, and what is left for texts beside them?",
-    "More sessions come than the device carries, and texts beside them. M0 to M4 let everybody in and share "
+    "More sessions come than the device carries (a hundred on one for 83, or fewer on one of --service gpu), and "
+    "texts beside them. M0 to M4 let everybody in and share "
     "one engine, C1 to C6 have a limit, D0 to D3 keep the device for voice (D3 lets texts into the slack; "
     "the texts of D0 to D2 have to be made elsewhere, so that their third bar is empty). O is hindsight: it knows "
     "beforehand what every turn will take, refuses single questions so that all others are in time, and makes no "
@@ -90,6 +92,7 @@ EXPERIMENT = Experiment(
     run,
     charts,
     seeds=3,
+    service="gpu-large",
     reads=VOICE,
     needs=(*TALK, *WRITING),
 )
