@@ -2,7 +2,7 @@
 
 A first call goes undisturbed and sets the plan: its stages are the shares, its felt gap is the budget. In the
 second one 50 ms are added at one chunk, at the socket or at the client, and whatever that turn was late by must be
-found there. Chunks are not batched, so nothing can be injected into a batch.
+found there. Batches have tests of their own.
 """
 
 from __future__ import annotations

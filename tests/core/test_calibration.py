@@ -11,6 +11,7 @@ from voicepipe.core.calibration import (
     LEAST_ROOM,
     LOOSEST,
     MOST,
+    MOST_ROOM,
     ROOM_TURNS,
     TIGHTEST,
     Calibration,
@@ -58,10 +59,10 @@ def test_it_never_runs_away(turns: list[tuple[float, bool]]) -> None:
     for predicted, late in turns:
         calibration.on_turn(predicted, late=late)
         budget.on_turn(predicted)
-        room.on_turn(late=late)
+        room.on_turn(late=late, full=True)
         assert LEAST <= calibration.factor <= MOST
         assert TIGHTEST * 0.01 <= budget.allowed <= LOOSEST * 0.01
-        assert LEAST_ROOM <= room.share <= 1.0
+        assert LEAST_ROOM <= room.share <= MOST_ROOM
 
 
 # --- the budget of late turns
@@ -120,4 +121,9 @@ def test_room_comes_back_when_turns_are_in_time() -> None:
     assert room.share == LEAST_ROOM
     for _ in range(20_000):
         room.on_turn(late=False)
-    assert room.share == 1.0
+    assert room.share == 1.0, "however long: nobody was there who could have been late"
+    for _ in range(20_000):
+        room.on_turn(late=False, full=True)
+    assert room.share == MOST_ROOM
+    room.on_turn(late=True)
+    assert 1.0 < room.share < MOST_ROOM

@@ -12,7 +12,8 @@ run of good luck does not take it off its hinges.
 `Room`: how much of what a device has time for may be asked of it. Where turns are late although none of their
 collisions was to be expected, what else runs there is in their way: each turn that is late takes away
 1 / `ROOM_TURNS` of the room, and each one in time gives back as much as leaves it where it is when `promised` of
-all turns are late. Between `LEAST_ROOM` and 1.
+all turns are late. Between `LEAST_ROOM` and 1; up to `MOST_ROOM` where turns are in time although the device is used
+to the full: rushes do less harm than expected then. A quiet hour says nothing about them.
 
 `LateBudget`: a promise about turns is kept on the average of them, as an error budget of a service is. Where fewer
 turns than promised were to be expected to be late, because fewer sessions were there, more of the next `AHEAD`
@@ -36,7 +37,7 @@ AHEAD = 100
 """Turns that end while a session lasts: some twenty sessions of five turns."""
 TIGHTEST, LOOSEST = 0.5, 2.0
 ROOM_TURNS = 200
-LEAST_ROOM = 0.5
+LEAST_ROOM, MOST_ROOM = 0.5, 1.25
 
 
 class Calibration:
@@ -61,8 +62,10 @@ class Room:
         self._promised = promised
         self.share = 1.0
 
-    def on_turn(self, *, late: bool) -> None:
-        self.share = min(1.0, max(LEAST_ROOM, self.share + (self._promised - late) / ROOM_TURNS))
+    def on_turn(self, *, late: bool, full: bool = False) -> None:
+        """`full`: the device had hardly room for another session."""
+        most = MOST_ROOM if full else max(1.0, self.share)
+        self.share = min(most, max(LEAST_ROOM, self.share + (self._promised - late) / ROOM_TURNS))
 
 
 class LateBudget:

@@ -119,16 +119,17 @@ def _collision(others: int, turns_hz: float, turn_s: float, more_s: float, over_
     return min(risk, 1.0)
 
 
-def utilisation(n: int, demand: DemandSnapshot, settings: DeadlineSettings) -> float:
+def utilisation(n: int, demand: DemandSnapshot, settings: DeadlineSettings, room: float = 1.0) -> float:
     """Of what the lanes have time for, the share that n sessions need: in the mean, and while more of them than
-    usual want answers."""
+    usual want answers. `room`: as learnt."""
     needed = demand.share - demand.listening_share
-    mean = n * max(needed, demand.ears_share) / settings.utilisation
+    mean = n * max(needed, demand.ears_share) / settings.utilisation / min(room, 1.0)
     if demand.turns_hz <= 0.0:
         return mean
     window_s = max(PUT_OFF_S, demand.spread_s)
     turns = binomial_quantile(n, min(1.0, demand.turns_hz * window_s), 1.0 - settings.late)
-    return max(mean, turns * needed / min(demand.turns_hz, 1.0 / window_s) / window_s)
+    rush = turns * needed / min(demand.turns_hz, 1.0 / window_s) / window_s
+    return max(mean, rush / room)
 
 
 def simultaneous(n: int, demand: DemandSnapshot, settings: DeadlineSettings) -> int:
@@ -159,7 +160,7 @@ class Learnt:
     late: float | None = None
     """The share of turns that may be late by now; None: the settings'."""
     room: float = 1.0
-    """The share of `utilisation` that can be used."""
+    """The share of `utilisation` that can be used; above 1, what of a rush is made in time beyond what fits."""
 
 
 NOTHING_LEARNT = Learnt()
@@ -179,7 +180,7 @@ def loads(
         memory = max(memory, n * settings.session_tokens / (settings.pool_share * settings.pool_tokens))
     lagging = lag.lag_s / settings.lag_s
     return {
-        Test.UTILISATION: utilisation(n, demand, settings) / learnt.room,
+        Test.UTILISATION: utilisation(n, demand, settings, learnt.room),
         Test.BURST: learnt.correction * late_risk(n, demand, settings, budget_s) / (learnt.late or settings.late),
         Test.MEMORY: memory,
         Test.LOOP_LAG: max(lagging, 1.001) if lag.is_shut else min(lagging, 1.0),

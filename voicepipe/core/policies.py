@@ -16,7 +16,7 @@ from math import inf, isfinite
 from typing import Protocol
 
 from voicepipe.core.calibration import Calibration, LateBudget, Room
-from voicepipe.core.deadline import DeadlineSettings, LagGate, Learnt, Test, late_risk, loads, tightest
+from voicepipe.core.deadline import DeadlineSettings, LagGate, Learnt, Test, late_risk, loads, tightest, utilisation
 from voicepipe.core.demand import Demand
 from voicepipe.core.limits import Limit, TokenBucket
 from voicepipe.core.outcomes import Observed, Outcome
@@ -129,6 +129,10 @@ class LimitPolicy(_Policy):
         return {self._reason: held / limit if 0.0 < limit < inf else float(held > 0 and isfinite(limit))}
 
 
+FULL = 0.9
+"""Of what may be used, from which on turns in time tell that more may be."""
+
+
 class DeadlinePolicy(_Policy):
     """`deadline`: as long as every turn can be expected to be in time (`core.deadline`)."""
 
@@ -145,11 +149,12 @@ class DeadlinePolicy(_Policy):
     def on_turn(self, observed: Observed, in_flight: int) -> None:
         """What was to be expected with so many sessions, against what became of it."""
         if observed.outcome is not Outcome.IGNORED:
-            risk = late_risk(in_flight, self.demand.snapshot(), self.settings, self.settings.budget_s)
+            demand, settings = self.demand.snapshot(), self.settings
+            risk = late_risk(in_flight, demand, settings, settings.budget_s)
             late = observed.outcome is Outcome.DROPPED
             self.calibration.on_turn(risk, late=late)
             self.late.on_turn(self.calibration.factor * risk)
-            self.room.on_turn(late=late)
+            self.room.on_turn(late=late, full=utilisation(in_flight, demand, settings, self.room.share) > FULL)
 
     def on_lag(self, p99_s: float) -> None:
         self._lag.on_lag(p99_s)
