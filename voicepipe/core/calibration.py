@@ -12,8 +12,8 @@ run of good luck does not take it off its hinges.
 `Room`: how much of what a device has time for may be asked of it. Where turns are late although none of their
 collisions was to be expected, what else runs there is in their way: each turn that is late takes away
 1 / `ROOM_TURNS` of the room, and each one in time gives back as much as leaves it where it is when `promised` of
-all turns are late. Between `LEAST_ROOM` and 1; up to `MOST_ROOM` where turns are in time although the device is used
-to the full: rushes do less harm than expected then. A quiet hour says nothing about them.
+all turns are late. Between `LEAST_ROOM` and 1; up to `MOST_ROOM` where turns are in time although the device is
+used to the full: rushes do less harm than expected then. A quiet hour says nothing about them.
 
 `LateBudget`: a promise about turns is kept on the average of them, as an error budget of a service is. Where fewer
 turns than promised were to be expected to be late, because fewer sessions were there, more of the next `AHEAD`
