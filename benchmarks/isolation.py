@@ -180,6 +180,7 @@ async def arms_of(pool: LlmPool, args: argparse.Namespace, store: ModelStore) ->
         max_reply_tokens=MAX_REPLY_TOKENS,
         engines=EnginesConfig(kind=args.engines, llm_pool=pool, text_slots=max(1, *args.background)),
         limits=LimitsConfig(max_sessions=1, grace_s=1.0),
+        overload=UNSHED,
     )
     models = find_models(config.engines, store.resolve)
     books = Books()
