@@ -34,7 +34,7 @@ from turn_latency import INSTRUCTIONS, Books, LabelledSource
 
 from voicepipe.app import Serving, serving
 from voicepipe.background import TextService
-from voicepipe.config import Config, EnginesConfig, LimitsConfig, LlmPool
+from voicepipe.config import Config, EnginesConfig, LimitsConfig, LlmPool, OverloadConfig
 from voicepipe.engines.base import ChatMessage, TextRequest
 from voicepipe.engines.table import find_models, load
 from voicepipe.errors import Refused
@@ -53,6 +53,8 @@ TEXT_TOKENS = 200
 """Of each text, unless the model ends it before."""
 TOPICS = ("the sea", "a mountain railway", "the history of bread", "how bees find their way")
 TRIES = 20
+UNSHED = OverloadConfig(loop_lag_ms=10_000.0, input_age_ms=10_000.0, backlog_ms=10_000.0)
+"""Pools are compared: a server that is first come, first served would refuse the texts that make its turns late."""
 
 
 @dataclass(frozen=True, slots=True)
