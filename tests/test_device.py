@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,10 +15,19 @@ import numpy as np
 import pytest
 
 from tests import virtual
-from voicepipe.core.events import LaneTiming, Load, Work, WorkClass, WorkKind
+from voicepipe.core.breaker import BreakerSettings
+from voicepipe.core.engine_health import HealthSettings
+from voicepipe.core.events import LaneTiming, Load, Stage, Work, WorkClass, WorkKind
 from voicepipe.core.scheduler import LAPSE_S, LaneSnapshot
 from voicepipe.device import Device, Done, Dropped, Failed, Outcome, Together
-from voicepipe.errors import EngineBusy, EngineTimeout
+from voicepipe.errors import (
+    EngineBusy,
+    EngineError,
+    EngineThrottled,
+    EngineTimeout,
+    EngineUnavailable,
+    PromptRefused,
+)
 
 PLACEMENT = dict.fromkeys(WorkKind, "main")
 
@@ -49,15 +59,22 @@ class Bench:
         self.device = device
         self.answers: list[tuple[float, Outcome]] = []
         self.began = asyncio.get_running_loop().time()
+        self._answered = asyncio.Semaphore(0)
 
     @property
     def now(self) -> float:
         return round(asyncio.get_running_loop().time() - self.began, 6)
 
     def submit(self, one: Work, call: Callable[[], Any], *, blocking: bool = False) -> None:
-        self.device.submit(
-            one, call, blocking=blocking, answer=lambda outcome: self.answers.append((self.now, outcome))
-        )
+        def answer(outcome: Outcome) -> None:
+            self.answers.append((self.now, outcome))
+            self._answered.release()
+
+        self.device.submit(one, call, blocking=blocking, answer=answer)
+
+    async def answered(self) -> None:
+        """Wait for the next answer that has not been waited for."""
+        await self._answered.acquire()
 
     def told(self) -> list[tuple[float, str, int]]:
         """(when, kind of outcome, work id)"""
@@ -628,3 +645,132 @@ def test_who_leaves_a_batch_is_told_nothing_and_lets_go_when_it_ends() -> None:
     bench = played(story)
     assert [ident for _, _, ident in bench.told()] == [1, 2, 4]
     assert released == [0.2]
+
+
+# --- calls that do not end ---------------------------------------------------------------------------------
+
+
+def test_a_chunk_that_hangs_fails_at_its_limit_and_its_lane_goes_on() -> None:
+    """It costs its own session, once; others wait until then and no longer."""
+    settings = HealthSettings(floor_s=5.0, bounds=5.0)
+
+    async def story(one: Bench) -> None:
+        one.submit(work(1, bound_s=0.5), takes(1e9))
+        one.submit(work(2, session="b"), takes(1.0))
+        await asyncio.sleep(20)
+        assert one.device.health().overdue == {Stage.LLM: 1}
+
+    one = played(story, health=settings)
+    assert one.told() == [(5.0, "Failed", 1), (6.0, "Done", 2)]
+    failed = one.answers[0][1]
+    assert isinstance(failed, Failed) and failed.error.code == "engine_timeout"
+
+
+async def test_a_session_is_released_when_the_thread_of_its_lost_call_ends() -> None:
+    """And not when the chunk fails: what the call uses is still in use. (Real time.)"""
+    go_on, over, released = threading.Event(), asyncio.Event(), asyncio.Event()
+    failed: list[Failed] = []
+
+    def answer(outcome: Outcome) -> None:
+        assert isinstance(outcome, Failed)
+        failed.append(outcome)
+        over.set()
+
+    async with bench(health=HealthSettings(0.05, 1.0, 0.05)) as one:
+        one.device.submit(work(1), lambda: go_on.wait(30), blocking=True, answer=answer)
+        await over.wait()
+        one.device.leave("a", released.set)
+        one.submit(work(2, session="b"), lambda: 7, blocking=True)
+        await one.answered()
+        assert not released.is_set() and failed[0].still is not None
+        assert one.device.health().abandoned == {"main": 1}
+        go_on.set()
+        await released.wait()
+        assert one.device.health().abandoned == {"main": 0}
+    assert isinstance(one.answers[0][1], Done)
+
+
+async def test_beyond_the_bearable_number_a_lane_is_held_until_the_thread_ends() -> None:
+    """The server knows: it is stuck, and no more. (Real time.)"""
+    go_on = threading.Event()
+    async with bench(health=HealthSettings(0.05, 1.0, 0.05, abandoned=0)) as one:
+        one.submit(work(1), lambda: go_on.wait(30), blocking=True)
+        one.submit(work(2, session="b"), lambda: 7, blocking=True)
+        await one.answered()
+        assert one.device.health().stuck
+        await asyncio.sleep(0.05)
+        assert len(one.answers) == 1
+        go_on.set()
+        await one.answered()
+        assert not one.device.health().stuck
+    assert isinstance(one.answers[1][1], Done)
+
+
+async def test_closing_the_device_does_not_wait_for_a_lost_call() -> None:
+    """Its session is not released meanwhile: the call may still use what that holds. (Real time.)"""
+    go_on, released = threading.Event(), asyncio.Event()
+    async with bench(health=HealthSettings(0.05, 1.0, 0.05)) as one:
+        one.submit(work(1), lambda: go_on.wait(30), blocking=True)
+        await one.answered()
+        one.device.leave("a", released.set)
+    assert not released.is_set()
+    go_on.set()
+    await released.wait()
+
+
+def test_an_engine_that_is_not_asked_fails_at_once() -> None:
+    """A typed error that says for how long, where that is known."""
+    breakers = {WorkKind.THINK: ("llm", BreakerSettings(failures=2))}
+
+    async def down() -> None:
+        raise EngineUnavailable("nobody answers")
+
+    async def story(one: Bench) -> None:
+        for ident in (1, 2, 3):
+            opens = replace(work(ident), load=Load("m", 1, variant="prefill"))
+            one.submit(opens, down)
+            await asyncio.sleep(0.1)
+
+    one = played(story, health=HealthSettings(breakers=breakers))
+    errors = [outcome.error.message for _, outcome in one.answers if isinstance(outcome, Failed)]
+    assert errors[:2] == ["nobody answers"] * 2
+    assert "failed several times in a row; next try in 0.9 s" in errors[2]
+
+
+@pytest.mark.parametrize("error", [EngineThrottled("later"), EngineBusy("full"), PromptRefused("no")])
+def test_what_is_one_sessions_affair_opens_no_breaker(error: EngineError) -> None:
+    """A provider that slows one session down leaves the others their endpoint."""
+    breakers = {WorkKind.THINK: ("llm", BreakerSettings(failures=1))}
+
+    async def fails() -> None:
+        raise error
+
+    async def story(one: Bench) -> None:
+        for ident in (1, 2, 3):
+            one.submit(replace(work(ident), load=Load("m", 1, variant="prefill")), fails)
+        await asyncio.sleep(1)
+        assert one.device.health().breakers["llm"].opened == 0
+
+    played(story, health=HealthSettings(breakers=breakers))
+
+
+def test_an_engine_that_returns_too_little_for_a_batch_costs_those_turns_only() -> None:
+    """It is not what an engine promises, and no reason to end the server."""
+
+    async def story(one: Bench) -> None:
+        one.submit(work(1, session="b"), takes(0.5))
+        for ident, session in ((2, "c"), (3, "d")):
+            load = Load("m", 1, variant="decode", batch=4)
+            like = replace(work(ident, session=session), load=load, expected_s=0.1, more_s=0.01)
+            one.device.submit(
+                like,
+                takes(0.1),
+                blocking=False,
+                answer=lambda outcome: one.answers.append((one.now, outcome)),
+                together=Together(lambda members: [1], object()),
+            )
+        await asyncio.sleep(1)
+        one.submit(work(4), takes(0.5))
+        await asyncio.sleep(1)
+
+    assert [kind for _, kind, _ in played(story).told()] == ["Done", "Failed", "Failed", "Done"]

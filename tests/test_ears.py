@@ -164,9 +164,9 @@ def test_frames_that_arrive_while_the_vad_works_wait_and_are_taken_together() ->
     async def story(one: Listener) -> None:
         inner = one.ears._awaited_probabilities
 
-        async def counted(frames: list[Any]) -> list[float]:
+        async def counted(stream: Any, frames: list[Any]) -> list[float]:
             batches.append(len(frames))
-            return await inner(frames)
+            return await inner(stream, frames)
 
         one.ears._awaited_probabilities = counted  # type: ignore[method-assign]
         one.ears.on_audio(tone(FRAME / RATE), None)

@@ -68,6 +68,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "core.turn_demand",
         "core.waiting",
     ),
+    "core.breaker": (),
+    "core.engine_health": ("core.breaker", "core.events"),
     "core.judging": ("core.events",),
     "core.spelling": (),
     "core.utterance": ("core.events", "core.judging", "core.patience"),
@@ -150,7 +152,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "models": ("models.*",),
     "models.*": ("models", "models.*", "errors"),
     # the session and what it stands on
-    "device": ("core.scheduler", "core.cost", "core.events", "engines.base", "errors"),
+    "worker": (),
+    "calls": ("worker",),
+    "device": (
+        "calls",
+        "core.scheduler",
+        "core.cost",
+        "core.engine_health",
+        "core.events",
+        "engines.base",
+        "errors",
+    ),
     "ears": (
         "device",
         "core.endpoint",
@@ -459,7 +471,7 @@ INNER_IMPORTS = {"engines.table", "commands.serve", "commands.simulate"}
 DYNAMIC_IMPORTS = {"models.hub", "sim.experiments"}
 """An optional package that takes long to import, and is hardly ever needed; experiments, by their names."""
 
-CATCH_ALLS = {"device", "session", "server", "replay"}
+CATCH_ALLS = {"calls", "device", "worker", "session", "server", "replay"}
 """The worker boundary, the connection boundary on both of its sides, and the one to what is replayed."""
 
 TESTED_ELSEWHERE = {

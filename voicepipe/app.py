@@ -37,7 +37,7 @@ from voicepipe.core.turn_state import DOWNLINK_S
 from voicepipe.device import Device
 from voicepipe.engines.base import Engines, TextPool
 from voicepipe.engines.table import plan
-from voicepipe.entrance import make_admission, make_policy, overload_settings
+from voicepipe.entrance import health_settings, make_admission, make_policy, overload_settings
 from voicepipe.gate import AccessRules, Gate
 from voicepipe.meter import OnThread
 from voicepipe.metrics import Metrics
@@ -146,7 +146,10 @@ async def serving(
             demand.on_left(ident)
 
     def ready() -> Readiness:
-        return Readiness(True) if services else Readiness(False, "warming_up")
+        if not services:
+            return Readiness(False, "warming_up")
+        stuck = services[0].device.health().stuck
+        return Readiness(False, "engine_stuck") if stuck else Readiness(True)
 
     def observe(work: Work, timing: Timing, lane: str) -> None:
         metrics.chunk_waited(work.klass.name.lower(), timing.wait_s, is_input=work.kind is WorkKind.HEAR)
@@ -204,7 +207,12 @@ async def serving(
         clock = asyncio.get_running_loop().time
         make_scheduler = partial(Scheduler if tape is None else tape.scheduler, pool=Pool(config.engines.llm_pool))
         async with Device(
-            placement, where.lanes, observe=observe, learn=learn, make_scheduler=make_scheduler
+            placement,
+            where.lanes,
+            observe=observe,
+            learn=learn,
+            make_scheduler=make_scheduler,
+            health=health_settings(config, where.alone, where.remote),
         ) as device:
 
             async def on_thread(call: Callable[[], T]) -> T:
@@ -220,6 +228,7 @@ async def serving(
                 forecaster.seed(warm.chunks, warm.ways)
                 demand.seed(Expected(warm.total_s, warm.final_s))
                 metrics.follow_lanes(device.snapshot, used_lanes)
+                metrics.follow_engines(device.health)
                 metrics.follow_costs(lambda: forecaster.snapshot().costs)
                 metrics.follow_admission(lambda: admission.snapshot(clock()))
                 texts = config.acknowledge.texts if Rung.ACKNOWLEDGE in config.ladder else ()

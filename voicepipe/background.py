@@ -268,17 +268,24 @@ class TextService:
         match outcome:
             case Dropped():
                 return  # taken back
-            case Failed(_, error):
+            case Failed(_, error, still):
                 if not isinstance(error, PromptRefused):  # which is the client's fault
                     log.error("%s failed: %s", chunk.work.kind, error.code)
                 for ident in self._at_work:
                     rests[ident] = None
                     if ident in self._streams:
                         self._streams[ident].fail(error)
+                if still is not None:  # their slots are given back when the call has ended
+                    still.add_done_callback(lambda _: self._ran(chunk, rests))
+                    return
             case Done(_, _, result):
                 for ident, step in zip(self._at_work, result, strict=True):
                     rests[ident] = self._took(ident, step)
-        self._pump(self._core.on_ran(chunk.work.id, rests, self._now()))
+        self._ran(chunk, rests)
+
+    def _ran(self, chunk: core.Generate, rests: dict[str, core.Rest | None]) -> None:
+        if not self._ended:
+            self._pump(self._core.on_ran(chunk.work.id, rests, self._now()))
 
     def _took(self, ident: str, step: TextStep) -> core.Rest | None:
         """What is left to do; None where nobody reads it, or it is done."""

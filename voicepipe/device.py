@@ -7,19 +7,23 @@ the loop's thread.
 A lane holds the chunk that runs and none beside it. The next one is chosen when that has ended and its answer has
 been heard, so that what the answer submits (the next step of the same reply) competes with what waits. A chunk
 laid out ahead would save the hand-off, which is measured, and would run before a more urgent successor.
+
+A chunk that does not end has a limit (`core.engine_health`): it fails, and if its call cannot be stopped, its lane
+goes on without it, as often as that is bearable. What the call uses is given back when it has ended, not before.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, TypeVar
 
+from voicepipe.calls import Abandoned, Calls, Overdue, Raised, Returned, Span
+from voicepipe.core.engine_health import Asked, EngineHealth, HealthSettings, HealthSnapshot
 from voicepipe.core.events import LaneTiming, Work, WorkKind
 from voicepipe.core.scheduler import (
     Discard,
@@ -29,7 +33,16 @@ from voicepipe.core.scheduler import (
     SchedulerCommand,
     SchedulerSnapshot,
 )
-from voicepipe.errors import EngineBusy, EngineError, VoicepipeError, type_and_place
+from voicepipe.errors import (
+    EngineBusy,
+    EngineError,
+    EngineThrottled,
+    EngineTimeout,
+    EngineUnavailable,
+    PromptRefused,
+    VoicepipeError,
+    type_and_place,
+)
 
 log = logging.getLogger(__name__)
 
@@ -60,10 +73,13 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The chunk raised, or its lane had no room for it."""
+    """The chunk raised, took too long, was not begun because its engine is in no state for it, or its lane had no
+    room for it."""
 
     work: Work
     error: VoicepipeError
+    still: asyncio.Future[Any] | None = None
+    """Of a call that could not be stopped: done when it has ended. Until then its engine handles are its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +102,6 @@ class _Job:
     is_whole: Callable[[Any], bool]
     on_run: Callable[[Work], None]
     together: Together | None
-
-
-@dataclass(slots=True)
-class _Span:
-    """When a chunk began and ended, as far as it has."""
-
-    started: float
-    finished: float
 
 
 MakeScheduler = Callable[[Mapping[WorkKind, str], Mapping[str, int]], Scheduler]
@@ -137,17 +145,21 @@ class Device:
         observe: Observe = _unobserved,
         make_scheduler: MakeScheduler = Scheduler,
         learn: Learn = _unlearnt,
+        health: HealthSettings | None = None,
     ) -> None:
-        """`placement` names the lane of each kind of work, `lanes` how many chunks each lane runs at a time."""
+        """`placement` names the lane of each kind of work, `lanes` how many chunks each lane runs at a time,
+        `health` what an engine is given to end a call."""
+        self._health = EngineHealth(health or HealthSettings(), lanes)
+        self._calls = Calls(lanes)
         self._scheduler = make_scheduler(placement, lanes)
         self._placement = dict(placement)
-        self._lanes = dict(lanes)
         self._observe = observe
         self._learn = learn
         self._jobs: dict[tuple[str, int], _Job] = {}
         self._running: dict[str, int] = {}
         self._leaving: dict[str, Callable[[], None]] = {}
-        self._threads: dict[str, ThreadPoolExecutor] = {}
+        self._abandoned: Counter[str] = Counter()
+        """By session, calls of it that could not be stopped and still run."""
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
         """Those that await their chunk, and can be cancelled."""
@@ -155,10 +167,7 @@ class Device:
 
     async def __aenter__(self) -> Device:
         self._loop = asyncio.get_running_loop()
-        self._threads = {
-            name: ThreadPoolExecutor(chunks, thread_name_prefix=f"lane-{name}")
-            for name, chunks in self._lanes.items()
-        }
+        self._calls.open()
         await self._group.__aenter__()
         return self
 
@@ -168,8 +177,8 @@ class Device:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """What waits is dropped; what is awaited is cancelled; a blocking chunk is waited for. An error of the
-        block passes through as it is."""
+        """What waits is dropped; what is awaited is cancelled; a blocking chunk is waited for, until its limit. An
+        error of the block passes through as it is."""
         for session in {work_session for work_session, _ in self._jobs}:
             self.leave(session, self._leaving.get(session, lambda: None))
         for task in self._tasks:
@@ -177,18 +186,17 @@ class Device:
         try:
             await self._group.__aexit__(None, None, None)
         finally:
-            for session in list(self._leaving):  # whose chunk was cancelled before its first step
-                self._leaving.pop(session)()
+            for session in self._leaving.keys() - self._abandoned.keys():
+                self._leaving.pop(session)()  # its chunk was cancelled before its first step
             if self._timer is not None:
                 self._timer.cancel()
-            for pool in self._threads.values():
-                pool.shutdown(wait=True, cancel_futures=True)
+            self._calls.close()
 
     async def prepare(self, kind: WorkKind, call: Callable[[], T]) -> T:
         """Run a blocking call on the thread where chunks of `kind` will run, beside the scheduler: for loading and
         warming up, before there are sessions. OpenMP keeps a team of workers for every thread that calls it;
         engines that are loaded and warmed on one thread and then run on another were a fifth slower."""
-        return await self._loop.run_in_executor(self._threads[self._placement[kind]], call)
+        return await self._calls.prepare(self._placement[kind], call)
 
     def submit(
         self,
@@ -265,6 +273,9 @@ class Device:
     def snapshot(self) -> SchedulerSnapshot:
         return self._scheduler.snapshot()
 
+    def health(self) -> HealthSnapshot:
+        return self._health.snapshot()
+
     def _execute(self, commands: list[SchedulerCommand], granted: float) -> None:
         """`granted`: when the lanes got the room that the commands make use of."""
         for command in commands:
@@ -309,10 +320,11 @@ class Device:
 
     async def _run(self, command: Run, granted: float) -> None:
         now = self._loop.time()
-        span = _Span(now, now)
+        span = Span(now, now)
         outcomes: Sequence[Outcome] = [Dropped(work) for work, *_ in command.all]
+        abandoned: Abandoned | None = None
         try:
-            outcomes = await self._outcomes(command, span, granted)
+            outcomes, abandoned = await self._outcomes(command, span, granted)
         finally:  # also where the device is being closed
             try:
                 for outcome in outcomes:
@@ -321,29 +333,69 @@ class Device:
             finally:
                 service_s = span.finished - span.started
                 whole = all(isinstance(outcome, Done) and outcome.timing.whole for outcome in outcomes)
-                commands = self._scheduler.on_done(command.work, self._loop.time(), service_s)
-                self._execute(commands, span.finished)
+                goes_on = abandoned is None or self._abandon(command, abandoned, service_s)
+                if goes_on:
+                    commands = self._scheduler.on_done(command.work, self._loop.time(), service_s)
+                    self._execute(commands, span.finished)
                 self._learn(command.whole, service_s, whole)  # when the lane is at work again
-                for outcome in outcomes:
-                    self._release(outcome.work.session)
+                if abandoned is None:
+                    self._leave_off(command)
 
-    async def _outcomes(self, command: Run, span: _Span, granted: float) -> list[Outcome]:
-        """Of each of its works."""
-        jobs = [self._jobs[work.key] for work, *_ in command.all]
+    async def _outcomes(
+        self, command: Run, span: Span, granted: float
+    ) -> tuple[Sequence[Outcome], Abandoned | None]:
+        """Of each of its works; and the call, where that runs on."""
+        works = [work for work, *_ in command.all]
+        jobs = [self._jobs[work.key] for work in works]
+        asked = self._health.on_start(works[0], self._loop.time())
+        if isinstance(asked, str):
+            error = EngineUnavailable(f"the {works[0].kind.stage} engine is not asked: {asked}")
+            return [Failed(work, error) for work in works], None
+        try:
+            ended = await self._call(command, jobs, span)
+            if isinstance(ended, Returned):
+                ended = self._dones(command, jobs, ended.value, span, granted)
+        except BaseException:  # cancelled, or a fault of our own
+            self._health.on_nothing(asked)
+            raise
+        if isinstance(ended, Overdue | Raised):
+            failure = self._failure(command, ended)
+            self._judge(asked, failure)
+            abandoned = ended.abandoned if isinstance(ended, Overdue) else None
+            still = None if abandoned is None else abandoned.ended
+            return [Failed(work, failure, still) for work in works], abandoned
+        self._health.on_success(asked)
+        return ended.value, None
+
+    async def _call(self, command: Run, jobs: Sequence[_Job], span: Span) -> Returned | Raised | Overdue:
+        def call() -> Any:
+            together = jobs[0].together
+            if len(jobs) == 1 or together is None:
+                return jobs[0].call()
+            return together.call([job.together.member for job in jobs if job.together is not None])
+
         try:
             for job in jobs:
                 job.before()
-            results = await self._results(jobs, command.lane, span)
-        except EngineError as exc:
-            return [Failed(work, exc) for work, *_ in command.all]
-        except Exception as exc:  # the worker boundary: whatever an engine raises costs its own turns only
-            kind = command.work.kind
-            log.error("%s chunk failed: %s", kind, type_and_place(exc))
-            error = EngineError(f"the {kind.stage} engine failed: {type(exc).__name__}")
-            return [Failed(work, error) for work, *_ in command.all]
+        except Exception as exc:  # the worker boundary: it costs its own turns only
+            return Raised(exc)
+        way = self._calls.block if jobs[0].blocking else self._calls.wait
+        return await way(command.lane, call, self._health.limit_s(command.whole), span)
+
+    def _dones(
+        self, command: Run, jobs: Sequence[_Job], value: Any, span: Span, granted: float
+    ) -> Returned | Raised:
+        """Of each work what it got; or what is wrong with what the engine returned."""
+        try:
+            results = list(value) if command.others else [value]
+            wholes = [job.is_whole(result) for job, result in zip(jobs, results, strict=True)]
+        except Exception as exc:  # the worker boundary: it is not what an engine promises
+            return Raised(exc)
         began, ended, bound_s = span.started, span.finished, command.whole.bound_s
-        outcomes: list[Outcome] = []
-        for (work, blocked_s, background_s), job, result in zip(command.all, jobs, results, strict=True):
+        dones: list[Done] = []
+        for (work, blocked_s, background_s), job, result, whole in zip(
+            command.all, jobs, results, wholes, strict=True
+        ):
             timing = LaneTiming(
                 job.queued,
                 began,
@@ -351,35 +403,56 @@ class Device:
                 max(granted, job.queued),
                 blocked_s,
                 background_s,
-                whole=job.is_whole(result),
+                whole=whole,
                 batch=len(jobs),
             )
             self._observe(work, timing, command.lane)
-            outcomes.append(Done(replace(work, bound_s=bound_s) if command.others else work, timing, result))
-        return outcomes
+            dones.append(Done(replace(work, bound_s=bound_s) if command.others else work, timing, result))
+        return Returned(dones)
 
-    async def _results(self, jobs: Sequence[_Job], lane: str, span: _Span) -> Sequence[Any]:
-        def call() -> Any:
-            together = jobs[0].together
-            if len(jobs) == 1 or together is None:
-                return jobs[0].call()
-            return together.call([job.together.member for job in jobs if job.together is not None])
+    def _failure(self, command: Run, ended: Raised | Overdue) -> EngineError:
+        work = command.work
+        if isinstance(ended, Overdue):
+            self._health.on_overdue(work)
+            log.error("a %s chunk has not ended within %.1f s", work.kind, ended.limit_s)
+            return EngineTimeout(f"the {work.kind.stage} engine did not end within {ended.limit_s:.1f} s")
+        if isinstance(ended.error, EngineError):
+            return ended.error
+        log.error("%s chunk failed: %s", work.kind, type_and_place(ended.error))
+        return EngineError(f"the {work.kind.stage} engine failed: {type(ended.error).__name__}")
 
-        def timed() -> Any:
-            span.started = self._loop.time()
-            try:
-                return call()
-            finally:
-                span.finished = self._loop.time()
-
-        if jobs[0].blocking:
-            result = await self._loop.run_in_executor(self._threads[lane], timed)
+    def _judge(self, asked: Asked, failure: EngineError) -> None:
+        """Is it the engine's fault, or one session's?"""
+        if isinstance(failure, EngineThrottled | EngineBusy | PromptRefused):
+            self._health.on_nothing(asked)
         else:
-            try:
-                result = await _awaited(call())
-            finally:
-                span.finished = self._loop.time()
-        return result if len(jobs) > 1 else [result]
+            self._health.on_failure(asked, self._loop.time())
+
+    def _abandon(self, command: Run, abandoned: Abandoned, service_s: float) -> bool:
+        """The call runs on. Does its lane go on without it?"""
+        goes_on = self._health.on_abandoned(command.work, command.lane)
+        if goes_on:
+            self._calls.replace(abandoned)
+        sessions = [work.session for work, *_ in command.all]
+        self._abandoned.update(sessions)
+        log.error("a %s chunk cannot be stopped; its lane %s", command.work.kind, "goes on" if goes_on else "waits")
+
+        def on_ended(_: asyncio.Future[Any]) -> None:
+            self._health.on_ended(command.work, command.lane, held=not goes_on)
+            self._abandoned -= Counter(sessions)
+            self._leave_off(command)
+            if not goes_on:
+                self._calls.resume(abandoned)
+                now = self._loop.time()
+                self._execute(self._scheduler.on_done(command.work, now, service_s), now)
+
+        abandoned.ended.add_done_callback(on_ended)
+        return goes_on
+
+    def _leave_off(self, command: Run) -> None:
+        """None of its works runs any more."""
+        for work, *_ in command.all:
+            self._release(work.session)
 
     def _release(self, session: str) -> None:
         self._running[session] -= 1
@@ -388,10 +461,6 @@ class Device:
             release = self._leaving.pop(session, None)
             if release is not None:
                 release()
-
-
-async def _awaited(value: Awaitable[Any] | Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
 
 
 def _nobody(outcome: Outcome) -> None:

@@ -37,7 +37,7 @@ from voicepipe.core.events import (
 from voicepipe.core.forecast import Forecaster
 from voicepipe.core.lull import LullSettings, LullTracker
 from voicepipe.device import Device, Done, Failed, Outcome
-from voicepipe.engines.base import Vad
+from voicepipe.engines.base import Vad, VadStream
 from voicepipe.errors import EngineTimeout
 from voicepipe.ingest import AudioRing, Ingest
 
@@ -187,22 +187,19 @@ class Ears:
         batch = [self._frames.popleft() for _ in range(min(MAX_FRAMES, len(self._frames)))]
         work = Work(next(self._serial), self._session, 0, 0, 0, WorkKind.HEAR, WorkClass.ASR)
         blocking = self._vad.placement == "thread"
-        call = self._probabilities if blocking else self._awaited_probabilities
-        frames = [frame.samples for frame in batch]
+        call = _probabilities if blocking else self._awaited_probabilities
+        stream, frames = self._stream, [frame.samples for frame in batch]
         self._device.submit(
             self._forecaster.price(work, Load(self._vad.name, len(frames))),
-            lambda: call(frames),
+            lambda: call(stream, frames),
             blocking=blocking,
             answer=lambda outcome: self._guarded(lambda: self._on_outcome(outcome, batch)),
         )
 
-    def _probabilities(self, frames: list[Samples]) -> list[Any]:
-        return [self._stream.probability(frame) for frame in frames]
-
-    async def _awaited_probabilities(self, frames: list[Samples]) -> list[float]:
+    async def _awaited_probabilities(self, stream: VadStream, frames: list[Samples]) -> list[float]:
         results = []
         for frame in frames:
-            value = self._stream.probability(frame)
+            value = stream.probability(frame)
             results.append(await value if inspect.isawaitable(value) else value)
         return results
 
@@ -210,6 +207,8 @@ class Ears:
         self._busy, self._overdue_at = False, None
         now = self._clock()
         if isinstance(outcome, Failed):
+            if outcome.still is not None:  # the call goes on with the old one
+                self._stream = self._vad.open()
             self._deaf(outcome.error.code)
         elif isinstance(outcome, Done):
             while self._listened and self._listened[0].taken <= batch[0].arrived:
@@ -252,3 +251,7 @@ class Ears:
                 return quiet_from
             case Silence() | Quiet():
                 return self.ring.newest
+
+
+def _probabilities(stream: VadStream, frames: list[Samples]) -> list[Any]:
+    return [stream.probability(frame) for frame in frames]

@@ -1,17 +1,25 @@
-"""What is configured about admission, as the core's objects."""
+"""What is configured about admission and about engines that fail, as the core's objects."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from voicepipe.config import AdmissionConfig, Config, OverloadConfig, QuotaConfig
 from voicepipe.core.admission import Reason, SessionAdmission
+from voicepipe.core.breaker import BreakerSettings
 from voicepipe.core.deadline import DeadlineSettings
 from voicepipe.core.demand import Demand
+from voicepipe.core.engine_health import HealthSettings
+from voicepipe.core.events import WorkKind
 from voicepipe.core.limits import AimdLimit, FixedLimit, GradientLimit, TokenBucket, VegasLimit
 from voicepipe.core.overload import OverloadSettings
 from voicepipe.core.policies import DeadlinePolicy, LimitPolicy, OpenPolicy, Policy, RatePolicy
 from voicepipe.core.quotas import Quota, QuotaSettings
 from voicepipe.core.room import RoomSettings
 from voicepipe.core.turn_state import DOWNLINK_S
+
+LIMIT_MARGIN_S = 1.0
+"""By which the device lets a call take longer than the limit that its engine has itself."""
 
 
 def make_admission(config: Config, policy: Policy) -> SessionAdmission:
@@ -65,6 +73,23 @@ def deadline_settings(config: Config) -> DeadlineSettings:
 
 def overload_settings(config: OverloadConfig) -> OverloadSettings:
     return OverloadSettings(config.loop_lag_ms / 1000, config.input_age_ms / 1000, config.backlog_ms / 1000)
+
+
+def health_settings(config: Config, alone: Mapping[str, str], remote: frozenset[str]) -> HealthSettings:
+    """`alone`: work kinds whose engine computes one call at a time, with its name; `remote`: those behind a URL."""
+    limits, engines = config.limits, config.engines
+    kinds = [WorkKind(kind) for kind in sorted(remote)]
+    breaker = ("llm", BreakerSettings(engines.llm_failures))
+    return HealthSettings(
+        floor_s=limits.chunk_s,
+        bounds=limits.chunk_bounds,
+        unbounded_s=limits.engine_timeout_s,
+        # It ends by itself, and tells why.
+        floors_s=dict.fromkeys(kinds, max(limits.chunk_s, engines.llm_timeout_s + LIMIT_MARGIN_S)),
+        abandoned=limits.abandoned_chunks,
+        engines={WorkKind(kind): name for kind, name in alone.items()},
+        breakers=dict.fromkeys(kinds, breaker) if engines.llm_failures else {},
+    )
 
 
 def quota_of(config: QuotaConfig) -> Quota:

@@ -6,7 +6,7 @@
     │   └── SessionLimit     idle, too long
     ├── Refused              no session for this request: reason and the time to come back
     ├── EngineError          an engine failed; costs its own turn
-    │   ├── EngineTimeout, EngineUnavailable, EngineBusy
+    │   ├── EngineTimeout, EngineUnavailable, EngineThrottled, EngineBusy
     │   ├── PromptRefused, PromptTooLong
     │   └── BadToolCall
     ├── ModelError           a model is missing, corrupt or cannot be fetched
@@ -141,6 +141,10 @@ class EngineUnavailable(EngineError):
     """A remote engine cannot be reached, or answers with an error."""
 
     code = "engine_unavailable"
+
+
+class EngineThrottled(EngineUnavailable):
+    """A remote engine has asked this session, and not the others, to come back later."""
 
 
 class EngineBusy(EngineError):

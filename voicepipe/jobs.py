@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 from voicepipe.audio import Resampler, to_pcm16
 from voicepipe.core.events import Line, Load, Rehear, Speak, Submit, Think, Tools, Work, WorkKind
@@ -13,15 +15,18 @@ from voicepipe.core.utterance import RATE_HZ, Span
 from voicepipe.device import Call, Together, nothing_before
 from voicepipe.engines.base import (
     TURN_MODEL_S,
+    AsrStream,
     ChatMessage,
     Context,
     Engines,
     Generation,
     LlmSlot,
     LlmStep,
+    MaybeAwaitable,
     Placement,
     Prompt,
     Role,
+    StepSize,
     Synthesis,
     ToolOffer,
     ToolUse,
@@ -31,6 +36,7 @@ from voicepipe.engines.base import (
     Window,
 )
 from voicepipe.engines.unread import tokens_of
+from voicepipe.errors import EngineBusy, EngineError, EngineUnavailable
 from voicepipe.ingest import AudioRing
 from voicepipe.meter import load_of
 from voicepipe.rehearing import Rehearing
@@ -53,6 +59,14 @@ class Decoded:
     """What was said up to this sample is in it; 0 where the decode's own hypothesis was not believed."""
 
 
+OnLost = Callable[[asyncio.Future[Any]], None]
+"""Told of a call that does not end, by what is done when it has. What it uses is left to it until then."""
+
+
+def nothing_lost(still: asyncio.Future[Any]) -> None:
+    """The call uses nothing that others do."""
+
+
 class Chunk(NamedTuple):
     """What a work comes to at the engines."""
 
@@ -62,6 +76,8 @@ class Chunk(NamedTuple):
     before: Callable[[], None] = nothing_before
     """To be done on the loop's thread, just before the call."""
     together: Together | None = None
+    on_lost: OnLost = nothing_lost
+    """To be told where the call could not be stopped."""
 
 
 def is_whole(result: object) -> bool:
@@ -69,6 +85,7 @@ def is_whole(result: object) -> bool:
     return not (isinstance(result, LlmStep | Spoken) and result.cut)
 
 
+_SLOT_LOST = "the session's slot is lost in a call that does not end"
 _SMALL = " (small)"
 """Behind the name of a model whose smaller one makes the reply: it has costs of its own."""
 MAX_OPENINGS = 8
@@ -127,6 +144,22 @@ class Clause:
         return spoken
 
 
+class _LostGeneration:
+    """In the place of one whose slot is lost, or could not be had."""
+
+    def __init__(self, error: EngineError) -> None:
+        self._error = error
+
+    def next_size(self) -> StepSize:
+        return StepSize("prefill", 0)
+
+    def step(self) -> LlmStep:
+        raise self._error
+
+    def cancel(self) -> None:
+        """Nothing is held."""
+
+
 class Reading:
     """One reply's way through a clause."""
 
@@ -134,7 +167,7 @@ class Reading:
         self.clause = clause
         self._next = 0
 
-    def chunk(self, tts: Tts) -> Chunk:
+    def chunk(self, tts: Tts, on_lost: OnLost) -> Chunk:
         """The next piece."""
         number, self._next = self._next, self._next + 1
         known = self.clause.has(number)
@@ -144,7 +177,7 @@ class Reading:
             piece = self.clause.piece(number)
             return replace(piece, cut=True) if made_meanwhile and isinstance(piece, Spoken) else piece
 
-        return Chunk(call, _blocks(tts.placement), self.clause.load(number, tts.name))
+        return Chunk(call, _blocks(tts.placement), self.clause.load(number, tts.name), on_lost=on_lost)
 
 
 class Jobs:
@@ -156,7 +189,10 @@ class Jobs:
         self._session = session
         self._engines = engines
         self._ring = ring
-        self._slot: LlmSlot = engines.llm.open(session)
+        self._slot: LlmSlot | None = engines.llm.open(session)
+        """None: it was lost in a call that does not end, and another one is needed."""
+        self._lost: list[Callable[[], None]] = []
+        """How to give back what calls use that could not be stopped."""
         self._asr = engines.asr.open()
         self._asr_turn = 0
         second = engines.asr_second
@@ -186,7 +222,8 @@ class Jobs:
                 second = self._engines.asr_second
                 assert second is not None
                 call, blocks, sound_s = self._rehearing.call(ctx)
-                return Chunk(call, blocks, Load(second.name, sound_s))
+                on_lost = partial(self._lose_rehearing, self._rehearing)
+                return Chunk(call, blocks, Load(second.name, sound_s), on_lost=on_lost)
             case WorkKind.JUDGE:
                 assert span is not None
                 return self._judge(span, ctx)
@@ -198,7 +235,7 @@ class Jobs:
                 if isinstance(task, Speak):
                     self._begin_clause(task, ctx)
                 assert self._speech is not None
-                return self._speech.chunk(self._engines.tts)
+                return self._speech.chunk(self._engines.tts, partial(self._lose_clause, self._speech.clause))
         raise AssertionError(f"{work.kind} is no work of a turn")
 
     def abandon_reply(self) -> None:
@@ -215,26 +252,71 @@ class Jobs:
         self._asr.close()
         if self._rehearing is not None:
             self._rehearing.close()
-        self._slot.close()
+        if self._slot is not None:
+            self._slot.close()
+        while self._lost:
+            self._lost.pop()()
+
+    # calls that do not end
+
+    def _leave(self, close: Callable[[], None], still: asyncio.Future[Any]) -> None:
+        """Until the call has ended, or the session has left the device, which waits for it too."""
+
+        def give_back(_: object) -> None:
+            if close in self._lost:
+                self._lost.remove(close)
+                close()
+
+        self._lost.append(close)
+        still.add_done_callback(give_back)
+
+    def _lose_slot(self, slot: LlmSlot | None, still: asyncio.Future[Any]) -> None:
+        if slot is not None and slot is self._slot:
+            self._slot = None
+            self._generation = _LostGeneration(EngineUnavailable(_SLOT_LOST))
+            self._leave(slot.close, still)
+
+    def _lose_ears(self, stream: AsrStream, still: asyncio.Future[Any]) -> None:
+        """The next decode hears the turn from its beginning."""
+        if stream is self._asr:
+            self._asr, self._asr_turn = self._engines.asr.open(), 0
+            self._leave(stream.close, still)
+
+    def _lose_rehearing(self, rehearing: Rehearing, still: asyncio.Future[Any]) -> None:
+        second = self._engines.asr_second
+        if second is not None and rehearing is self._rehearing:
+            self._rehearing = Rehearing(second, self._ring)
+            self._leave(rehearing.close, still)
+
+    def _lose_clause(self, clause: Clause, still: asyncio.Future[Any]) -> None:
+        self._openings = {text: one for text, one in self._openings.items() if one is not clause}
+
+    # inner
 
     def _hear(self, work: Work, span: Span, ctx: Context) -> Chunk:
         """It hears what has been said by the time at which it runs, which may be a good while after this."""
         final = work.kind is WorkKind.FINAL
-        window = self._window(span)
+        window, stream = self._window(span), self._asr
 
         def listen() -> None:
-            nonlocal window
-            window = self._window(span)
+            nonlocal window, stream
+            window, stream = self._window(span), self._asr
             self._asr_turn = span.turn
 
         def decode() -> Decoded | Awaitable[Decoded]:
-            transcript, upto = self._asr.decode(window, final=final, ctx=ctx), window.start + len(window.samples)
+            transcript, upto = stream.decode(window, final=final, ctx=ctx), window.start + len(window.samples)
             if inspect.isawaitable(transcript):
                 return _decoded_later(transcript, upto)
             return _decoded(transcript, upto)
 
         load = load_of(self._engines.asr.name, self._asr.next_size(window, final=final))
-        return Chunk(decode, _blocks(self._engines.asr.placement), load, listen)
+        return Chunk(
+            decode,
+            _blocks(self._engines.asr.placement),
+            load,
+            listen,
+            on_lost=lambda still: self._lose_ears(stream, still),
+        )
 
     def _window(self, span: Span) -> Window:
         start = span.start
@@ -258,10 +340,18 @@ class Jobs:
         messages = tuple(map(_message if self._engines.llm.calls_tools else _plain_message, task.lines))
         tools = tuple(ToolOffer(tool.name, tool.description, tool.parameters) for tool in task.tools.those)
         prompt = Prompt(messages, task.max_tokens, task.small, tools, task.tools.choice)
-        self._generation = self._slot.generate(prompt, ctx)
+        self._generation = self._generate(prompt, ctx)
         self.prompt_tokens = tokens_of(messages)
         self.tools = task.tools
         self._small = task.small
+
+    def _generate(self, prompt: Prompt, ctx: Context) -> Generation:
+        try:
+            if self._slot is None:
+                self._slot = self._engines.llm.open(self._session)
+        except EngineBusy as exc:
+            return _LostGeneration(exc)
+        return self._slot.generate(prompt, ctx)
 
     def _take_step(self) -> Chunk:
         """The generation's next one."""
@@ -269,7 +359,20 @@ class Jobs:
         assert generation is not None
         load = load_of(f"{llm.name}{_SMALL * self._small}", generation.next_size())
         together = None if llm.step_together is None else Together(llm.step_together, generation)
-        return Chunk(generation.step, _blocks(llm.placement), load, together=together)
+        slot = self._slot
+
+        def step() -> MaybeAwaitable[LlmStep]:
+            if self._slot is not slot:
+                raise EngineUnavailable(_SLOT_LOST)
+            return generation.step()
+
+        return Chunk(
+            step,
+            _blocks(llm.placement),
+            load,
+            together=together,
+            on_lost=lambda still: self._lose_slot(slot, still),
+        )
 
     def _begin_clause(self, task: Speak, ctx: Context) -> None:
         known = self._openings.pop(task.text, None) if task.first else None

@@ -31,7 +31,7 @@ from voicepipe.errors import (
     Unsupported,
 )
 from voicepipe.ingest import INTERNAL_HZ, Ingest
-from voicepipe.jobs import Decoded, Jobs, Spoken, is_whole
+from voicepipe.jobs import Decoded, Jobs, OnLost, Spoken, is_whole
 from voicepipe.outbox import Outbox
 from voicepipe.services import Services
 from voicepipe.tally import Tally
@@ -327,7 +327,7 @@ class Session:
             work,
             chunk.call,
             blocking=chunk.blocks,
-            answer=self._on_outcome,
+            answer=lambda outcome: self._on_outcome(outcome, chunk.on_lost),
             is_whole=is_whole,
             before=begin,
             together=chunk.together,
@@ -375,9 +375,11 @@ class Session:
             achievable_ms=self._services.achievable_ms,
         )
 
-    def _on_outcome(self, outcome: Outcome) -> None:
+    def _on_outcome(self, outcome: Outcome, on_lost: OnLost) -> None:
         def act() -> None:
             now = self._clock()
+            if isinstance(outcome, Failed) and outcome.still is not None:
+                on_lost(outcome.still)
             self._follow_pressure()
             match outcome:
                 case Done(core.Work(kind=core.WorkKind.SECOND_PASS) as work, _, Transcript() as heard):

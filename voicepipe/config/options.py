@@ -103,6 +103,9 @@ class EnginesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     where the reply is begun too late to be in time. "" is none."""
     llm_timeout_s: Seconds = 10.0
     """How long that endpoint may let us wait for a part of its answer."""
+    llm_failures: Annotated[int, Meta(ge=0, le=1000)] = 5
+    """After so many requests in a row that it has not answered, it is left alone for a second, then for up to
+    half a minute; turns fail at once meanwhile, and one request at a time tries. 0 goes on asking."""
     tts: str = "piper-en_US-joe-medium"
     """A known voice, or a Piper .onnx file with its .onnx.json beside it."""
     turn_model: str = NO_TURN_MODEL
@@ -231,6 +234,14 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The longest turn; it is committed where it stands."""
     engine_timeout_s: Seconds = 10.0
     """What an engine has not done by then has failed, and its turn with it."""
+    chunk_s: Seconds = 5.0
+    """A call of an engine that takes longer has failed too, unless its declared bound allows for more; its lane
+    goes on without it. Calls of which no bound is known have `engine_timeout_s`."""
+    chunk_bounds: Annotated[int, Meta(ge=1, le=1000)] = 5
+    """So many times its declared bound a call may take in any case."""
+    abandoned_chunks: Annotated[int, Meta(ge=0, le=64)] = 2
+    """Calls in threads that cannot be stopped and run on, before their lanes wait for them and the server is not
+    ready (`engine_stuck`)."""
     max_waiting_texts: Annotated[int, Meta(ge=0, le=10_000)] = 16
     """Texts that may wait for a slot; more are refused."""
     max_text_tokens: Annotated[int, Meta(ge=1, le=1_048_576)] = 1024

@@ -37,6 +37,7 @@ from voicepipe.errors import (
     ConfigError,
     EngineBusy,
     EngineError,
+    EngineThrottled,
     EngineTimeout,
     EngineUnavailable,
 )
@@ -290,7 +291,7 @@ class _Slot:
     def check_pause(self) -> None:
         left_s = self._not_before - asyncio.get_running_loop().time()
         if left_s > 0:
-            raise EngineUnavailable(f"{self.endpoint.address} asked to wait; next try in {left_s:.1f} s")
+            raise EngineThrottled(f"{self.endpoint.address} asked to wait; next try in {left_s:.1f} s")
 
     def on_busy(self, retry_after_s: float | None) -> float:
         """Pause this slot, and no other; returns for how many seconds."""
@@ -384,7 +385,8 @@ class _Generation:
         status = response.status_code
         if status in _BUSY:
             pause_s = self._slot.on_busy(_retry_after_s(response))
-            raise EngineUnavailable(
+            told = EngineThrottled if status == 429 else EngineUnavailable
+            raise told(
                 f"{self._endpoint.address} answered {status}: {_ADVICE[status]};"
                 f" this session tries again after {pause_s:g} s"
             )

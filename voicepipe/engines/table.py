@@ -26,6 +26,10 @@ class Plan:
 
     placement: Mapping[str, str]
     lanes: Mapping[str, int]
+    alone: Mapping[str, str]
+    """Work kinds whose engine computes one call at a time for all sessions, to its name."""
+    remote: frozenset[str]
+    """Work kinds that are done behind a URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,9 @@ def plan(config: EnginesConfig, sessions: int) -> Plan:
     """One chunk at a time on the device: the engines' threads spin at barriers, and two at once on as many cores
     as one of them uses slow each other down a hundredfold. What the ears take, a tenth of a millisecond, is
     bearable beside them."""
-    think = _REMOTE if config.kind == "default" and is_url(config.llm) else _DEVICE
+    is_remote = config.kind == "default" and is_url(config.llm)
+    think = _REMOTE if is_remote else _DEVICE
+    thinking = ("warm", "think", "generate")
     placement = {
         "hear": _EARS,
         "partial": _DEVICE,
@@ -73,7 +79,9 @@ def plan(config: EnginesConfig, sessions: int) -> Plan:
         "think": think,
         "generate": think,
     }
-    return Plan(placement, {_DEVICE: 1, _EARS: 1, _REMOTE: sessions})
+    alone = dict.fromkeys(thinking, "llm") if config.kind == "default" and not is_remote else {}
+    lanes = {_DEVICE: 1, _EARS: 1, _REMOTE: sessions}
+    return Plan(placement, lanes, alone, frozenset(thinking if is_remote else ()))
 
 
 def load(config: EnginesConfig, models: Models | None, *, sessions: int, api_key: str | None) -> Engines:

@@ -25,6 +25,7 @@ were none."""
 REFUSALS = (
     *(reason.value for reason in Reason),
     "warming_up",
+    "engine_stuck",
     "draining",
     "connections",
     "connections_per_address",

@@ -18,10 +18,19 @@ from prometheus_client import (
 
 from voicepipe.core.admission import AdmissionSnapshot
 from voicepipe.core.cost import CostSnapshot
+from voicepipe.core.engine_health import HealthSnapshot
 from voicepipe.core.overload import OverloadSnapshot
 from voicepipe.core.scheduler import SchedulerSnapshot
 from voicepipe.metrics.labels import DECISIONS, LEASE_KINDS, REFUSALS, WAITS, Words, known
-from voicepipe.metrics.states import AdmissionState, Costs, LaneState, OverloadState, Phase, PhaseState
+from voicepipe.metrics.states import (
+    AdmissionState,
+    Costs,
+    EngineState,
+    LaneState,
+    OverloadState,
+    Phase,
+    PhaseState,
+)
 from voicepipe.metrics.turns import TurnMetrics
 from voicepipe.metrics.work import WorkMetrics
 
@@ -185,6 +194,9 @@ class Metrics(TurnMetrics, WorkMetrics):
     def follow_lanes(self, snapshot: Callable[[], SchedulerSnapshot], capacity: Mapping[str, int]) -> None:
         """`capacity`: of each lane that is used, chunks at a time."""
         self.registry.register(LaneState(snapshot, capacity))
+
+    def follow_engines(self, snapshot: Callable[[], HealthSnapshot]) -> None:
+        self.registry.register(EngineState(snapshot))
 
     # --- out
 

@@ -10,9 +10,11 @@ from prometheus_client.registry import Collector
 
 from voicepipe.core.admission import AdmissionSnapshot
 from voicepipe.core.cost import CostSnapshot
+from voicepipe.core.engine_health import HealthSnapshot
+from voicepipe.core.events import Stage
 from voicepipe.core.overload import OverloadSnapshot
 from voicepipe.core.scheduler import SchedulerSnapshot
-from voicepipe.metrics.labels import LONGEST_NAME, MOST_WORDS
+from voicepipe.metrics.labels import LONGEST_NAME, MOST_WORDS, STAGES
 
 
 class Costs(Collector):
@@ -104,6 +106,48 @@ class LaneState(Collector):
             running.add_metric((name,), lane.running)
             queued.add_metric((name,), lane.queued)
         yield from (room, running, queued)
+
+
+class EngineState(Collector):
+    """Calls of engines that did not end in time, and engines that are not asked for a while."""
+
+    def __init__(self, snapshot: Callable[[], HealthSnapshot]) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        snapshot = self._snapshot()
+        overdue = CounterMetricFamily(
+            "voicepipe_chunks_overdue", "Chunks given up because they did not end in time", labels=("stage",)
+        )
+        for stage in STAGES:
+            overdue.add_metric((stage,), snapshot.overdue.get(Stage(stage), 0))
+        abandoned = GaugeMetricFamily(
+            "voicepipe_chunks_abandoned",
+            "Calls that were given up, cannot be stopped, and still run",
+            labels=("lane",),
+        )
+        held = GaugeMetricFamily(
+            "voicepipe_lane_held", "Chunks of a lane that wait for such a call to end", labels=("lane",)
+        )
+        for lane in snapshot.abandoned:
+            abandoned.add_metric((lane,), snapshot.abandoned[lane])
+            held.add_metric((lane,), snapshot.held[lane])
+        yield from (overdue, abandoned, held, *_breakers(snapshot))
+
+
+def _breakers(snapshot: HealthSnapshot) -> Iterator[Metric]:
+    state = GaugeMetricFamily(
+        "voicepipe_breaker_state", "An endpoint is asked (0), tried once (1), left alone (2)", labels=("engine",)
+    )
+    opened = CounterMetricFamily("voicepipe_breaker_opened", "Times that it was left alone", labels=("engine",))
+    refused = CounterMetricFamily(
+        "voicepipe_breaker_refused", "Requests that were not made for it", labels=("engine",)
+    )
+    for engine, breaker in snapshot.breakers.items():
+        state.add_metric((engine,), float(breaker.state))
+        opened.add_metric((engine,), breaker.opened)
+        refused.add_metric((engine,), breaker.refused)
+    yield from (state, opened, refused)
 
 
 @dataclass(frozen=True, slots=True)
