@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
@@ -16,9 +14,7 @@ from openai import AsyncOpenAI, OpenAI
 from openai.resources.realtime.realtime import AsyncRealtimeConnection
 from openai.types.realtime.realtime_server_event import RealtimeServerEvent
 
-from voicepipe.app import Serving, serving
-from voicepipe.config import AdmissionConfig, Config, EnginesConfig, LimitsConfig, ScriptedConfig
-from voicepipe.engines.table import load
+from tests.realtime_server import CALL, QUESTIONS, REPLY, TOKEN, base_url, server
 
 RATE_HZ = 24_000
 PACKET_S = 0.02
@@ -28,24 +24,6 @@ TOOL: Any = {
     "description": "Tells the weather of a place.",
     "parameters": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
 }
-REPLY = "It is raining there, and it will go on to rain until tomorrow."
-
-
-@asynccontextmanager
-async def server(**script: object) -> AsyncIterator[Serving]:
-    config = Config(
-        port=0,
-        engines=EnginesConfig(kind="scripted", scripted=ScriptedConfig(**script)),  # type: ignore[arg-type]
-        limits=LimitsConfig(max_sessions=2, grace_s=0.5),
-        admission=AdmissionConfig(policy="count"),
-    )
-    engines = load(config.engines, None, sessions=2, api_key=None)
-    async with serving(config, lambda: engines, tokens=frozenset({"sesame"})) as served:
-        yield served
-
-
-def base_url(served: Serving) -> str:
-    return f"http://127.0.0.1:{served.server.port}/v1"
 
 
 class Caller:
@@ -103,12 +81,8 @@ class Caller:
 
 async def test_two_spoken_turns_with_a_function_call_and_an_interruption() -> None:
     """A question that needs a function; its answer, which the user interrupts; and the answer to that."""
-    async with server(
-        transcripts=("What is the weather in Oslo?", "And in Bergen?"),
-        reply=REPLY,
-        calls=('weather {"place": "Oslo"}',),
-    ) as served:
-        client = AsyncOpenAI(base_url=base_url(served), api_key="sesame")
+    async with server(transcripts=QUESTIONS, reply=REPLY, calls=(CALL,)) as served:
+        client = AsyncOpenAI(base_url=base_url(served), api_key=TOKEN)
         async with client, client.realtime.connect(model="gpt-realtime") as connection:
             caller = Caller(connection)
             async with asyncio.TaskGroup() as group:
@@ -118,7 +92,7 @@ async def test_two_spoken_turns_with_a_function_call_and_an_interruption() -> No
                     task.cancel()
     assert not caller.of("error")
     said = [event.transcript for event in caller.of("conversation.item.input_audio_transcription.completed")]
-    assert said == ["What is the weather in Oslo?", "And in Bergen?"]
+    assert said == list(QUESTIONS)
     called, interrupted, answered = (event.response for event in caller.of("response.done"))
     assert [item.type for item in called.output] == ["function_call"]
     assert (interrupted.status, interrupted.status_details.reason) == ("cancelled", "turn_detected")
@@ -156,7 +130,7 @@ async def hold(caller: Caller, connection: AsyncRealtimeConnection) -> None:
 async def test_the_clients_typed_turn_in_text_alone() -> None:
     """As in the first example of the client's own page."""
     async with server(reply="Four five.") as served:
-        client = AsyncOpenAI(base_url=base_url(served), api_key="sesame")
+        client = AsyncOpenAI(base_url=base_url(served), api_key=TOKEN)
         async with client, client.realtime.connect(model="gpt-realtime") as connection:
             await connection.session.update(session={"type": "realtime", "output_modalities": ["text"]})
             await connection.conversation.item.create(
@@ -179,7 +153,7 @@ async def test_the_synchronous_client_holds_one_too() -> None:
 
     def converse(url: str) -> list[str]:
         kinds: list[str] = []
-        with OpenAI(base_url=url, api_key="sesame").realtime.connect(model="gpt-realtime") as connection:
+        with OpenAI(base_url=url, api_key=TOKEN).realtime.connect(model="gpt-realtime") as connection:
             connection.conversation.item.create(
                 item={"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello."}]}
             )

@@ -119,7 +119,7 @@ def test_a_turn_that_the_server_ends() -> None:
     ]
     assert events[0]["audio_end_ms"] == 2700
     assert {event["item_id"] for event in events if "item_id" in event} == {ident}
-    assert events[2]["item"]["content"] == [{"type": "input_audio", "transcript": "What is the time?"}]
+    assert events[2]["item"]["content"] == [{"type": "input_audio", "transcript": None}], "clients add what follows"
     assert events[4]["usage"] == {"type": "duration", "seconds": 1.5}
 
 
@@ -303,6 +303,24 @@ def test_a_client_cancels_a_response() -> None:
     events = wire.hear(m.ReplyInterrupted(1, 1, 10.0), ended(1))
     assert events[-1]["response"]["status_details"] == {"type": "cancelled", "reason": "client_cancelled"}
     assert codes(wire.send("response.cancel")) == ["response_cancel_not_active"]
+
+
+def test_errors_that_clients_know_by_their_text_have_it() -> None:
+    """The text alone tells them that nothing is wrong: they interrupt whatever they believe to be going on."""
+    wire = Wire()
+    (not_active,) = wire.send("response.cancel")
+    assert not_active["error"]["message"] == "Cancellation failed: no active response found"
+    wire.send("response.create")
+    (asked,) = wire.send("response.create")
+    assert asked["error"]["message"].startswith("Conversation already has an active response in progress: ")
+    ident = wire.hear(m.TurnCommitted(1, 1))[0]["response"]["id"]
+    (active,) = wire.send("response.create")
+    assert active["error"]["message"].startswith(
+        f"Conversation already has an active response in progress: {ident}."
+    )
+    item = only(wire.hear(m.ReplyText(1, 1, "Yes."), m.AudioFrame(1, 0, PCM)), "conversation.item.added")["item"]
+    (short,) = wire.send("conversation.item.truncate", item_id=item["id"], content_index=0, audio_end_ms=5000)
+    assert short["error"]["message"] == "Audio content of 20ms is already shorter than 5000ms"
 
 
 def test_another_response_is_not_cancelled_by_mistake() -> None:
@@ -531,7 +549,7 @@ def test_an_item_that_cannot_be_put_there_is_refused() -> None:
     wire = Wire()
     wire.send("conversation.item.create", item=user_text("One.", id="i1"))
     assert codes(wire.send("conversation.item.create", item=user_text("One.", id="i1"))) == [
-        "item_create_invalid_item_id"
+        "item_create_duplicate_item_id"
     ]
     assert codes(wire.send("conversation.item.create", item=user_text("Two."), previous_item_id="x")) == [
         "item_create_invalid_item_id"

@@ -201,7 +201,7 @@ class RealtimeDialect:
         if not self._config.manual:
             yield wire.InputCommit()
             return
-        item = Item(self._new_id("item"), role="user", content=[{"type": "input_audio", "transcript": None}])
+        item = _heard(self._new_id("item"))
         self._commits.append(item)
         yield wire.InputCommit(even_empty=True)
         yield from self._committed(item)
@@ -209,7 +209,8 @@ class RealtimeDialect:
     def _create_item(self, event: events.ItemCreate) -> Iterator[Step]:
         ident, after = event.item.id or self._new_id("item"), event.previous_item_id
         if self._conversation.find(ident) is not None:
-            raise Refusal("item_create_invalid_item_id", "item.id: there is such an item", field="item.id")
+            text = "Error adding item: an item with this id already exists"
+            raise Refusal("item_create_duplicate_item_id", text, field="item.id")
         if after is not None and after != ROOT and self._conversation.find(after) is None:
             raise unknown_item("create", "previous_item_id")
         item = item_of(event.item, ident)
@@ -236,7 +237,7 @@ class RealtimeDialect:
         if event.content_index:
             raise Refusal("invalid_value", "content_index: expected 0", field="content_index")
         if event.audio_end_ms > item.audio_ms:
-            text = f"audio_end_ms: the item has {item.audio_ms:.0f} ms of sound, which is less"
+            text = f"Audio content of {item.audio_ms:.0f}ms is already shorter than {event.audio_end_ms:.0f}ms"
             raise Refusal("invalid_value", text, field="audio_end_ms")
         yield wire.HistoryTruncate(item.epoch, event.audio_end_ms)
         for part in item.content:
@@ -252,7 +253,10 @@ class RealtimeDialect:
             raise Unsupported("response.prompt: stored prompts are not offered", field="response.prompt")
         asked = (*self._asked, *self._granted)
         if kept and (self._is_replying or any(one.terms.kept for one in asked)):
-            raise Refusal(_ACTIVE, "the conversation has an active response; wait for its response.done")
+            which = "one that was asked for" if self._response is None else self._response.id
+            raise Refusal(
+                _ACTIVE, f"Conversation already has an active response in progress: {which}. Wait until it is done."
+            )
         if len(asked) >= MAX_ASKED:
             raise Refusal("too_many_responses", f"{MAX_ASKED} responses are waited for already")
         terms = self._terms(params, kept=kept)
@@ -308,7 +312,7 @@ class RealtimeDialect:
             for event in (*never.created(), *never.done(reason="client_cancelled", failure=None, extension={})):
                 yield from self._say(event)
             return
-        raise Refusal("response_cancel_not_active", "there is no such response to be cancelled")
+        raise Refusal("response_cancel_not_active", "Cancellation failed: no active response found")
 
     # --- the session
 
@@ -401,16 +405,16 @@ class RealtimeDialect:
     def _spoken_out(self, spoken: _Spoken, *, line: str | None) -> Iterator[Event]:
         """The turn has ended with these words; the client knows its item already where it has committed it."""
         text = spoken.text or ""
-        content: list[dict[str, Any]] = [{"type": "input_audio", "transcript": text}]
         end_ms = max(self._at_ms.get(spoken.turn, 0), spoken.since_ms)
         if self._commits:
             item = self._commits.popleft()
-            item.content, item.line = content, line
         else:
-            item = Item(spoken.item_id, role="user", content=content, line=line)
+            item = _heard(spoken.item_id)
             yield _speech("stopped", "audio_end_ms", end_ms, item.id)
             self._uncommitted_samples = 0
             yield from self._item_committed(item)
+        # Not before: clients add the transcript's event to what the item said. Who asks for the item has it.
+        item.content, item.line = [{"type": "input_audio", "transcript": text}], line
         self._of_turn[spoken.turn] = item
         while len(self._of_turn) > 8:
             del self._of_turn[next(iter(self._of_turn))]
@@ -555,6 +559,11 @@ class RealtimeDialect:
             told = to_beta(told or {})
         if told is not None:
             yield msgspec.json.encode(told).decode()
+
+
+def _heard(ident: str) -> Item:
+    """What the user has said, before its words are told."""
+    return Item(ident, role="user", content=[{"type": "input_audio", "transcript": None}])
 
 
 def _transcription(kind: str, item_id: str) -> Event:
