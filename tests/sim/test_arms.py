@@ -19,10 +19,11 @@ SCENE = Scene(seed=3, sessions=5.0, texts=TextJobs(0.1))
 
 @pytest.mark.parametrize("name", ARMS)
 def test_callers_device_and_budget_are_the_same_for_all(name: str) -> None:
-    """Only the machine, who is let in, and whether texts run here may differ."""
+    """Only the machine, who is let in, whether texts run here, and what becomes of a late turn may differ."""
     changed = arm(name, SCENE, cap=4)
     differ = {field.name for field in fields(Scene) if getattr(changed, field.name) != getattr(SCENE, field.name)}
-    assert differ <= {"machine", "admission", "texts", "max_sessions"}
+    assert differ <= {"machine", "admission", "texts", "max_sessions", "enforcement"}
+    assert ("enforcement" in differ) == (name == "D8")
 
 
 def test_who_is_let_in() -> None:
@@ -32,7 +33,7 @@ def test_who_is_let_in() -> None:
     told: dict[PolicyName, set[str]] = {"count": {"C5", "D1"}, "token-bucket": {"C6", "D4"}}
     for policy, names in (learnt | told).items():
         assert {name for name, own in policies.items() if own == policy} == names
-    assert {name for name, policy in policies.items() if policy == "deadline"} == {"D2", "D3"}
+    assert {name for name, policy in policies.items() if policy == "deadline"} == {"D2", "D3", "D8"}
     assert arm("D1", SCENE, cap=4).max_sessions == arm("C5", SCENE, cap=4).max_sessions == 4
 
 

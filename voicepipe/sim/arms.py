@@ -16,6 +16,8 @@ The device, what chunks take, the calls and the texts that are asked for are the
     D2      and admits as long as turns can be expected to be in time
     D3      D2, and texts run in the slack of that device: what voicepipe does
     D4..D7  D0, and sessions are admitted at a rate, by AIMD, by the gradient of latency, or as TCP Vegas does it
+    D8      D3 where deadlines are enforced: a turn without content at its deadline is refused, and sessions are let
+            in as long as no more than three turns in a hundred are to be expected to be
     O       not an arm of its own: hindsight, which refuses single questions (`voicepipe.sim.clairvoyant`)
 
 Policies are the server's own (`core.policies`, `core.limits`), by their configured names. Those that need to be
@@ -53,7 +55,7 @@ TUNED: Mapping[str, Rules] = {
     "C5": Rules(slots=16, priority=True, chunk_tokens=128),
     "C6": Rules(slots=16, priority=True, chunk_tokens=128),
 }
-DEDICATED = ("D0", "D1", "D2", "D3", "D4", "D5", "D6", "D7")
+DEDICATED = ("D0", "D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8")
 ARMS = (*TUNED, *DEDICATED)
 POLICIES: Mapping[str, PolicyName] = {
     "C1": "gradient",
@@ -68,8 +70,11 @@ POLICIES: Mapping[str, PolicyName] = {
     "D5": "aimd",
     "D6": "gradient",
     "D7": "vegas",
+    "D8": "deadline",
 }
 """Of arms that do not let everybody in."""
+ENFORCED_LATE = 0.03
+"""Turns that D8 may have to refuse."""
 EVERYBODY = AdmissionConfig(policy="none")
 CARRIED = round(ONE_X)
 """Sessions at a time, for those that have to be told."""
@@ -96,6 +101,7 @@ WORDS: Mapping[str, str] = {
     "D5": "device for voice, admission by AIMD",
     "D6": "device for voice, admission by the gradient of latency",
     "D7": "device for voice, admission by TCP Vegas",
+    "D8": "voicepipe, deadlines enforced: turns that would be late are refused",
     "O": "oracle: knows beforehand what turns will take",
 }
 """What a picture calls an arm, so that it can be read without this page."""
@@ -117,6 +123,8 @@ def arm(name: str, scene: Scene, cap: int = CARRIED) -> Scene:
     if name in TUNED:
         return admitted_by(policy, replace(scene, machine=shared(TUNED[name])), cap)
     assert name in DEDICATED, name
+    if name == "D8":
+        return replace(scene, admission=AdmissionConfig(policy=policy, late=ENFORCED_LATE), enforcement="enforce")
     return admitted_by(policy, scene if name == "D3" else replace(scene, texts=None), cap)
 
 
