@@ -85,8 +85,8 @@ EXPERIMENT = Experiment(
     "goodput",
     "How many turns a second are answered in time, and what is left for texts beside them?",
     "More sessions come than the device carries (a hundred on one for 83, or fewer on one of --service gpu), and "
-    "texts beside them. M0 to M4 let everybody in and share one engine, C1 to C6 have a limit, D0 to D3 and D8 keep "
-    "the device for voice (D3 and D8 let texts into the slack; "
+    "texts beside them. M0 to M4 let everybody in and share one engine, C1 to C6 have a limit, D0 to D3 and D8 "
+    "keep the device for voice (D3 and D8 let texts into the slack; "
     "the texts of D0 to D2 have to be made elsewhere, so that their last bar is empty). O is hindsight: it knows "
     "beforehand what every turn will take, refuses single questions so that all others are in time, and makes no "
     "texts; all arms have the same draws. The bars are turns in "
