@@ -19,6 +19,7 @@ from voicepipe.gate import (
     session_request,
 )
 from voicepipe.webfiles import Reply
+from voicepipe.wire.doors import REALTIME
 
 FEW = Crowd(1, 1)
 LAN = "192.0.2.7"
@@ -276,6 +277,13 @@ def test_admission_is_told_who_can_wait_and_whose_address_it_is() -> None:
     assert session_request(visit(peer=LAN, sec_websocket_protocol="voicepipe.v1")) == SessionRequest(
         LAN, address=LAN, may_wait=True
     )
+
+
+def test_clients_that_know_no_waiting_room_wait_for_a_while_unless_they_do_not_want_to() -> None:
+    patient = session_request(visit(target="/v1/realtime"))
+    assert isinstance(patient, SessionRequest) and patient.may_wait and patient.patience_s == REALTIME.held_s
+    hasty = session_request(visit(target="/v1/realtime?refuse=http", sec_websocket_protocol="realtime"))
+    assert isinstance(hasty, SessionRequest) and not hasty.may_wait
 
 
 def test_every_token_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:

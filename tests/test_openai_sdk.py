@@ -147,6 +147,62 @@ async def test_the_clients_typed_turn_in_text_alone() -> None:
     assert text == "Four five."
 
 
+@pytest.mark.parametrize("by", ["address", "update"])
+async def test_a_transcription_session_hears_two_turns_and_answers_none(by: str) -> None:
+    """Begun by `intent=transcription`, or by an update of the type."""
+    query: Any = {"intent": "transcription"} if by == "address" else {}
+    heard: Any = {"transcription": {"model": "gpt-4o-transcribe"}, "turn_detection": {"type": "server_vad"}}
+    async with server(transcripts=QUESTIONS) as served:
+        client = AsyncOpenAI(base_url=base_url(served), api_key=TOKEN)
+        async with client, client.realtime.connect(model="gpt-realtime", extra_query=query) as connection:
+            caller = Caller(connection)
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(caller.microphone()), group.create_task(caller.loudspeaker())]
+                first = (await caller.take("session.created")).session.type
+                assert first == ("transcription" if by == "address" else "realtime")
+                await connection.session.update(session={"type": "transcription", "audio": {"input": heard}})
+                assert (await caller.take("session.updated")).session.type == "transcription"
+                said = []
+                for _ in range(2):
+                    caller.speak(0.8)
+                    completed = await caller.take("conversation.item.input_audio_transcription.completed")
+                    said.append(completed.transcript)
+                    assert completed.usage.type == "duration" and completed.usage.seconds > 0.5
+                for task in tasks:
+                    task.cancel()
+    assert said == list(QUESTIONS)
+    assert caller.of("conversation.item.input_audio_transcription.delta")
+    assert len(caller.of("input_audio_buffer.committed")) == 2
+    assert not [event.type for event in caller.events if event.type.startswith(("response.", "error"))]
+
+
+async def test_in_the_waiting_room_the_client_is_still_connecting() -> None:
+    """Until there is a place; it notices nothing else, and what it sends first is answered."""
+    async with server(sessions=1, waiting_places=1) as served:
+        client = AsyncOpenAI(base_url=base_url(served), api_key=TOKEN)
+        async with client:
+            first = await client.realtime.connect(model="gpt-realtime").enter()
+            second = asyncio.create_task(client.realtime.connect(model="gpt-realtime").enter())
+            async with asyncio.timeout(20):
+                done, _ = await asyncio.wait({second}, timeout=0.5)
+                assert not done
+                await first.close()
+                connection = await second
+                await connection.session.update(session={"type": "realtime", "instructions": "Be brief."})
+                kinds = [(await connection.recv()).type for _ in range(3)]
+            await connection.close()
+    assert kinds == ["session.created", "conversation.created", "session.updated"]
+
+
+async def test_without_a_place_the_client_is_refused_with_a_time_to_come_back() -> None:
+    async with server(sessions=1, waiting_places=1, waiting_s=0.2) as served:
+        client = AsyncOpenAI(base_url=base_url(served), api_key=TOKEN)
+        async with client, client.realtime.connect(model="gpt-realtime"):
+            with pytest.raises(Exception, match="503") as caught:
+                await client.realtime.connect(model="gpt-realtime").enter()
+    assert int(caught.value.response.headers["Retry-After"]) > 0  # type: ignore[attr-defined]
+
+
 @pytest.mark.filterwarnings("ignore:connect.. must be used as a context manager:DeprecationWarning")
 async def test_the_synchronous_client_holds_one_too() -> None:
     """On a thread of its own."""

@@ -1045,6 +1045,92 @@ async def test_a_drain_turns_out_who_waits() -> None:
         await stop
 
 
+# --- the waiting room, for clients that know of none
+
+PLAIN: dict[str, Any] = {"path": "/v1/realtime", "subprotocols": None}
+
+
+async def test_an_upgrade_is_held_until_there_is_a_place() -> None:
+    """The client is told nothing, and so sends nothing: to it the server is slow to answer."""
+    async with house(admission=small()) as h, h.connect() as guest:
+        waiting = asyncio.create_task(h.connect(**PLAIN).__aenter__())
+        await until(lambda: h.value("waiting_room") == 1)
+        assert not waiting.done()
+        await guest.close()
+        ws = await waiting
+        await ws.send("hi")
+        assert await ws.recv() == "hi"
+        await ws.close()
+        await h.emptied()
+        assert h.value("waiting_seconds_count", ended="admitted") == 1
+
+
+async def test_a_held_upgrade_ends_in_a_refusal_where_no_place_comes() -> None:
+    async with house(admission=small(longest_s=0.05)) as h, h.connect():
+        with pytest.raises(InvalidStatus) as caught:
+            await h.connect(**PLAIN)
+        response = caught.value.response
+        assert response.status_code == 503 and int(response.headers["Retry-After"]) > 20
+        assert h.value("waiting_seconds_count", ended="refused") == 1
+        assert h.value("refusal_seconds_bucket", le="0.01") == 1, "from the decision on"
+
+
+async def test_a_page_that_waited_in_vain_is_told_so_behind_its_upgrade() -> None:
+    async with house(admission=small(longest_s=0.05)) as h, h.connect():
+        options = {**PLAIN, "subprotocols": [Subprotocol("realtime")]}
+        async with h.connect(**options) as ws:
+            told = await message(ws)
+            assert (told["type"], told["error"]["code"]) == ("error", "capacity")
+            assert await closing(ws) == (1013, "capacity")
+
+
+async def test_a_client_that_gives_up_its_held_upgrade_frees_its_place() -> None:
+    async with house(admission=small(places=1)) as h, h.connect() as guest:
+        first = asyncio.create_task(h.connect(**PLAIN).__aenter__())
+        await until(lambda: h.value("waiting_room") == 1)
+        first.cancel()
+        await until(lambda: h.value("waiting_room") == 0)
+        second = asyncio.create_task(h.connect(**PLAIN).__aenter__())
+        await until(lambda: h.value("waiting_room") == 1)
+        await guest.close()
+        await (await second).close()
+        await h.emptied()
+        assert h.value("waiting_seconds_count", ended="left") == 1
+        assert h.value("leases", kind="session") == 0
+
+
+async def test_who_does_not_want_to_wait_is_refused_at_once() -> None:
+    async with house(admission=small()) as h, h.connect():
+        with pytest.raises(InvalidStatus) as caught:
+            await h.connect(**{**PLAIN, "path": "/v1/realtime?refuse=http"})
+        assert caught.value.response.status_code == 503
+        assert h.value("waiting_room") == 0
+
+
+async def test_a_drain_refuses_whose_upgrade_is_held() -> None:
+    async with house(admission=small()) as h, h.connect() as guest:
+        waiting = asyncio.create_task(h.connect(**PLAIN).__aenter__())
+        await until(lambda: h.value("waiting_room") == 1)
+        stop = asyncio.create_task(h.server.stop(60.0))
+        with pytest.raises(InvalidStatus) as caught:
+            await waiting
+        assert caught.value.response.status_code == 503
+        assert json.loads(caught.value.response.body)["refused"]["reason"] == "draining"
+        await guest.close()
+        await stop
+
+
+async def test_a_request_that_does_not_come_is_not_waited_for_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicepipe.server._OPEN_TIMEOUT_S", 0.05)
+    async with house() as h:
+        reader, writer = await asyncio.open_connection("127.0.0.1", h.server.port)
+        writer.write(b"GET /v1/realtime HTTP/1.1\r\n")
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        await h.emptied()
+        writer.close()
+
+
 # --- quotas
 
 

@@ -83,6 +83,14 @@ class Visit:
         return self.door.subprotocol in self.subprotocols and self.query.get("refuse") != "http"
 
     @property
+    def can_wait(self) -> bool:
+        """Whether it knows what it waits for: by a message, or because it has no answer yet."""
+        door = self.door
+        if door.held_s is None:
+            return door.waits and self.can_read_refusal
+        return door.waits and self.query.get("refuse") != "http"
+
+    @property
     def is_page(self) -> bool:
         """A web page's script, which is told nothing of an HTTP answer: for it every one is a bare 1006."""
         return "origin" in self.headers and self.can_read_refusal
@@ -194,7 +202,8 @@ def session_request(visit: Visit, token: str = "") -> SessionRequest | Reply:
         route=route,
         token=token,
         address=quota_address(visit.peer),
-        may_wait=visit.can_read_refusal and visit.door.waits,
+        may_wait=visit.can_wait,
+        patience_s=math.inf if visit.door.held_s is None else visit.door.held_s,
     )
 
 

@@ -2,6 +2,7 @@
 
     request -> gate -> handshake checked -> lease -> 101 -> handler(connection, grant) -> close
                                          -> ticket -> 101 -> waiting ... -> lease, or refused
+                                         -> ticket ... -> lease -> 101, or refused
 
 A lease belongs to the task that the connection runs in, handshake included, and goes back when that
 task is done, by one callback: there is no path on which a task does not end.
@@ -58,6 +59,8 @@ _MAX_QUEUE_FRAMES = 8
 Beyond that size the library reads no more: the client is told by the socket, and closed with 1009."""
 _WRITE_LIMIT_BYTES = (8_192, 2_048)
 _OPEN_TIMEOUT_S = 5.0
+"""For a request to come; an upgrade that is held takes longer."""
+_LONGEST_HELD_S = max(door.held_s or 0.0 for door in DOORS.values())
 _PING_INTERVAL_S = 5.0
 _PING_TIMEOUT_S = 10.0
 _NOT_READY_RETRY_MS = 1_000
@@ -125,7 +128,9 @@ class VoiceServer:
         self._metrics = metrics
         self._ready = ready
         self._gate = Gate(settings.access)
-        self._socket_class = socket_class(2 * settings.access.max_connections, unreadable, too_large)
+        self._socket_class = socket_class(
+            2 * settings.access.max_connections, unreadable, too_large, request_within_s=_OPEN_TIMEOUT_S
+        )
         self._gallery = Gallery(settings.pictures)
         self._pages: Pages | None = None
         self._sessions: dict[asyncio.Task[None], VoiceSocket] = {}
@@ -160,7 +165,8 @@ class VoiceServer:
                 create_connection=self._socket_class,
                 compression=None,
                 server_header=None,
-                open_timeout=_OPEN_TIMEOUT_S,
+                open_timeout=_OPEN_TIMEOUT_S + _LONGEST_HELD_S,
+                ssl_handshake_timeout=_OPEN_TIMEOUT_S if settings.tls else None,
                 ping_interval=_PING_INTERVAL_S,
                 ping_timeout=_PING_TIMEOUT_S,
                 close_timeout=settings.close_timeout_s,
@@ -276,7 +282,9 @@ class VoiceServer:
 
     # --- admission
 
-    def _process_response(self, ws: ServerConnection, request: Request, response: Response) -> Response | None:
+    async def _process_response(
+        self, ws: ServerConnection, request: Request, response: Response
+    ) -> Response | None:
         """The handshake is in order and about to be answered: the last moment for a lease."""
         assert isinstance(ws, VoiceSocket)
         if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS or ws.decision is not None:
@@ -286,7 +294,10 @@ class VoiceServer:
         wish = session_request(visit, self._gate.token_name(visit) or "")
         if isinstance(wish, Reply):
             return response_of(wish)
-        decision = ws.decision = self._decide(ws, wish)
+        decision: Grant | Refuse | Ticket | None = self._decide(ws, wish)
+        if isinstance(decision, Ticket) and visit.door.held_s is not None:
+            decision = await self._hold_answer(ws, decision)
+        ws.decision = decision
         if not isinstance(decision, Refuse):
             return None
         _log_refusal(decision.reason, visit, wish.token)
@@ -308,6 +319,13 @@ class VoiceServer:
             ws.on_lost = partial(self.lobby.leave, decision)
             task.add_done_callback(lambda _: self.lobby.leave(decision))
         return decision
+
+    async def _hold_answer(self, ws: VoiceSocket, ticket: Ticket) -> Grant | Refuse | None:
+        """The client waits for its upgrade. None: it has gone, and nobody answers."""
+        while isinstance(news := await ticket.news(), int):
+            pass
+        ws.arrived = asyncio.get_running_loop().time()  # a refusal is quick from here on
+        return news
 
     def _hold(self, task: asyncio.Task[None], ws: VoiceSocket, grant: Grant) -> None:
         self._sessions[task] = ws

@@ -39,12 +39,14 @@ class VoiceSocket(ServerConnection):
     most: int
     unreadable: Callable[[bytes], bytes]
     too_large: Callable[[int | None, Door], bytes]
+    request_within_s: float
     visit: Visit | None = None
     arrived: float | None = None
     """Loop time at which the request had been read."""
     decision: Grant | Refuse | Ticket | TurnedAway | None = None
     on_lost: Callable[[], None] | None = None
     """Called once the connection is gone."""
+    _too_late: asyncio.TimerHandle | None = None
     _method: bytes | None = None
     _close_went = False
     """A close frame has been handed to the transport: no frame may follow."""
@@ -56,6 +58,11 @@ class VoiceSocket(ServerConnection):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if len(self.everyone) > self.most:
+            self.transport.abort()
+        self._too_late = self.loop.call_later(self.request_within_s, self._on_too_late)
+
+    def _on_too_late(self) -> None:
+        if self.request is None:
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -91,6 +98,8 @@ class VoiceSocket(ServerConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.everyone.discard(self)
+        if self._too_late is not None:
+            self._too_late.cancel()
         if self.on_lost is not None:
             self.on_lost()
         super().connection_lost(exc)
@@ -102,10 +111,15 @@ class VoiceSocket(ServerConnection):
 
 
 def socket_class(
-    most: int, unreadable: Callable[[bytes], bytes], too_large: Callable[[int | None, Door], bytes]
+    most: int,
+    unreadable: Callable[[bytes], bytes],
+    too_large: Callable[[int | None, Door], bytes],
+    *,
+    request_within_s: float,
 ) -> type[VoiceSocket]:
     """A class for one server's sockets. Past `most` of them a new one is cut without an answer, so
-    that connections which never send a request cannot use up the descriptors. `unreadable` makes the
+    that connections which never send a request cannot use up the descriptors; and so is one whose request has
+    not come within `request_within_s`. `unreadable` makes the
     whole answer to a request of some method that cannot be read; `too_large` the text that goes before
     the close where a message has so many bytes (at least, where its end was not seen), or, for None,
     more fragments than the library takes."""
@@ -117,6 +131,7 @@ def socket_class(
     Socket.most = most
     Socket.unreadable = staticmethod(unreadable)
     Socket.too_large = staticmethod(too_large)
+    Socket.request_within_s = request_within_s
     return Socket
 
 

@@ -30,6 +30,18 @@ def test_nobody_waits_longer_than_promised() -> None:
     assert room.next_deadline() == 14.0
 
 
+def test_a_guest_may_have_less_patience_than_the_room() -> None:
+    """Whoever came before it goes on waiting."""
+    room: Room[str] = Room(RoomSettings(3, 10.0))
+    room.enter(1, "a", 0.0)
+    room.enter(2, "b", 1.0, 3.0)
+    room.enter(3, "c", 1.0, 60.0)
+    assert room.next_deadline() == 4.0
+    assert [waiting.ticket for waiting in room.overdue(4.0)] == [2]
+    room.leave(2)
+    assert room.next_deadline() == 10.0
+
+
 def test_without_chairs_nobody_waits() -> None:
     assert not Room[str](RoomSettings()).has_place and Room[str](RoomSettings()).next_deadline() is None
 

@@ -57,5 +57,7 @@ def test_a_browsers_key_is_found_among_the_subprotocols(
     assert door.token(offered) == token
 
 
-def test_only_the_native_client_knows_a_waiting_room() -> None:
-    assert NATIVE.waits and not REALTIME.waits
+def test_clients_that_know_no_waiting_room_wait_for_less_than_they_wait_for_a_connection() -> None:
+    """10 s in the websockets library, which the openai package uses, and in LiveKit's."""
+    assert NATIVE.waits and NATIVE.held_s is None
+    assert REALTIME.waits and REALTIME.held_s is not None and REALTIME.held_s < 10.0

@@ -110,7 +110,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class TurnedOut:
-    """The longest wait is over, in vain."""
+    """Its longest wait is over, in vain."""
 
     ticket: int
     refuse: Refuse
@@ -224,7 +224,8 @@ class SessionAdmission:
         self._tickets += 1
         if self._look_at is None:
             self._look_at = now + self.LOOK_AGAIN_S
-        return Wait(self._tickets, self._room.enter(self._tickets, request, now), reason.reason)
+        position = self._room.enter(self._tickets, request, now, request.patience_s)
+        return Wait(self._tickets, position, reason.reason)
 
     def on_end(self, lease_id: int, now: float) -> list[RoomCommand]:
         self._count_time(now)

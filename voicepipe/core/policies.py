@@ -37,7 +37,9 @@ class SessionRequest:
     address: str = ""
     """What quotas per address count by; "" where the address stands for many, as a proxy's on loopback."""
     may_wait: bool = False
-    """The client can be told its place in the waiting room."""
+    """The client can be kept waiting."""
+    patience_s: float = inf
+    """For how long, where the room's own limit is longer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ chairs."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -46,10 +47,10 @@ class Room(Generic[T]):
     def first(self) -> Waiting[T] | None:
         return next(iter(self._line.values()), None)
 
-    def enter(self, ticket: int, guest: T, now: float) -> int:
-        """The position."""
+    def enter(self, ticket: int, guest: T, now: float, patience_s: float = inf) -> int:
+        """The position. `patience_s`: this guest's own limit, where it is shorter."""
         assert self.has_place and ticket not in self._line
-        self._line[ticket] = Waiting(ticket, guest, now + self._settings.longest_s)
+        self._line[ticket] = Waiting(ticket, guest, now + min(self._settings.longest_s, patience_s))
         self._told[ticket] = len(self._line)
         return len(self._line)
 
@@ -71,5 +72,4 @@ class Room(Generic[T]):
         return news
 
     def next_deadline(self) -> float | None:
-        first = self.first  # all wait for the same time at most
-        return None if first is None else first.until
+        return min((waiting.until for waiting in self._line.values()), default=None)

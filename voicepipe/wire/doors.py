@@ -36,7 +36,10 @@ class Door:
     max_bytes: int
     """Of a frame that a session takes. More than that is read, so that it can say so itself."""
     waits: bool
-    """Its clients know a waiting room."""
+    """Its clients may be kept in the waiting room."""
+    held_s: float | None = None
+    """How long at most, where they know no message that tells them so: their upgrade is not answered meanwhile, so
+    that they send no sound yet. None: they get the upgrade, and are told their place."""
 
     @property
     def read_bytes(self) -> int:
@@ -91,7 +94,8 @@ REALTIME: Final = Door(
     refused=_realtime_refused,
     too_large=_realtime_too_large,
     max_bytes=MAX_EVENT_BYTES,
-    waits=False,
+    waits=True,
+    held_s=8.0,  # most of these clients give up themselves after 10 s, and would not know why
 )
 DOORS: Final[Mapping[str, Door]] = {door.path: door for door in (NATIVE, REALTIME)}
 
