@@ -6,11 +6,21 @@ WAV with what the page sent), and the answer is audible in the first 10 ms windo
 worklet hands on, plus what the browser says that the loudspeaker adds. The page takes the loudspeaker's part off
 what it reports as heard, so that it is in the server's estimate too.
 
-The difference is explained by holding both clocks against each other: `end` is how much later the server hears the
-end of speech than the page has it, `sound` how much later it believes that the answer sounds, and the difference is
-`end` less `sound`. Of the first, `way` is the time until the frame with the last labelled sample has left the page,
-and `tail` is how much longer than the label the sound is audible in what was sent: a browser's echo canceller and
-noise suppressor let it fade instead of end. With `--raw` they are switched off.
+The difference is explained by holding both clocks against each other. It is
+
+    place + held + network - sound
+
+`place`: how much later in the sound the server puts the end of speech than the label does, below nothing where it
+takes the last of it for silence. `held`: how old the newest sample was when it left the page, of the packet by
+whose arrival the server reckoned; a busy page keeps sound back. `network`: from there until the server had it.
+`sound`: how much later the server believes that the answer sounds, by the page's `report` or its own `estimate`.
+
+Beside them, and no part of the sum: `tail` is how much longer than the label the sound is audible in what was sent,
+since a browser's echo canceller and noise suppressor let it fade instead of end (`--raw` does without them);
+`loudspeaker` is what the browser says that it adds, and `queued` how long the answer's first frame had been in the
+page when it sounded, most of it jitter buffer: both are in either figure. Where `held` or `network` of a turn are
+above what they are at rest, the machine was busy with something else, and by so much the server's estimate is too
+short.
 
     python benchmarks/page_gap.py                      # ten questions, 2 minutes
     python benchmarks/page_gap.py --raw                # without the browser's processing
@@ -31,8 +41,8 @@ import shutil
 import sys
 import tempfile
 from bisect import bisect_right
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +55,7 @@ from voicepipe.app import serving
 from voicepipe.audio import Samples, last_audible, resample, silence, write_wav
 from voicepipe.config import Config, EnginesConfig, LimitsConfig
 from voicepipe.core import events as core
+from voicepipe.ears import Ears
 from voicepipe.engines.table import find_models, load
 from voicepipe.models.place import default_root
 from voicepipe.models.progress import TerminalReporter
@@ -60,7 +71,9 @@ LEAD_S, BETWEEN_S = 1.0, 7.0
 NEAR_S = 0.5
 """Later questions are looked for this near to where the first one says that they are."""
 WITHIN_MS = 30.0
-PARTS = ("difference", "end", "sound", "way", "tail", "loudspeaker")
+PARTS = ("place", "held", "network", "sound")
+"""The difference is the first three less the last."""
+BESIDE = ("tail", "loudspeaker", "queued")
 TRIES = 20
 CLOCKS_NEAR_S = 3.0
 TAIL_S = 0.3
@@ -77,7 +90,7 @@ FLAGS = (
     "--use-fake-device-for-media-stream",
 )
 WATCH = """() => {
-  const seen = (window.seen = { frames: [], left: [], sounds: [], commits: [], clocks: [] });
+  const seen = (window.seen = { frames: [], left: [], sounds: [], commits: [], clocks: [], begun: {} });
   const send = WebSocket.prototype.send;
   WebSocket.prototype.send = function (data) {
     if (typeof data !== "string") {
@@ -91,6 +104,11 @@ WATCH = """() => {
   talk.onAudible = (epoch, frame) => {
     seen.sounds.push({ epoch, s: frame / talk.sound.rate_hz, latency_s: talk.sound.latency_s });
     onAudible.call(talk, epoch, frame);
+  };
+  const { onAudio } = talk;
+  talk.onAudio = (audio) => {
+    seen.begun[audio.epoch] ??= talk.now();
+    onAudio.call(talk, audio);
   };
   const { message } = talk.hooks;
   talk.hooks.message = (said) => {
@@ -111,6 +129,7 @@ TAKE = """() => {
   const view = (frame) => new Uint8Array(frame);
   const text = (bytes) => btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
   return { ...seen, frames: seen.frames.map((frame) => text(view(frame))),
+           underruns: voicepipe.talk.sound.counters.underruns, missed: voicepipe.talk.sound.counters.missed,
            rate_hz: voicepipe.talk.sound.rate_hz, began: voicepipe.talk.sound.clockBegan };
 }"""
 
@@ -123,11 +142,15 @@ class Gap:
     verdict: str
     page: float
     server: float
-    end: float
+    place: float
+    held: float
+    network: float
     sound: float
-    way: float
     tail: float
     loudspeaker: float
+    queued: float
+    by: str
+    """Of the server's instant of sound: `report` or `estimate`."""
 
     @property
     def difference(self) -> float:
@@ -205,11 +228,19 @@ def zero_near(sound_s: float, clocks: Sequence[tuple[float, float]]) -> float:
     return min(near)
 
 
-def left_near(end_s: float, seen: dict[str, Any]) -> float:
-    """Server's time at which the frame with the page's sample at `end_s` had been sent."""
-    index = bisect_right(seen["begins_s"], end_s) - 1
-    left: float = seen["left"][index]
-    return left
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """20 ms of the microphone on their way; s."""
+
+    newest_s: float
+    """Of its last sample, by the page's sound; the rest is by the server's clock."""
+    left: float
+    arrived: float
+
+
+def packet_before(instant: float, packets: Sequence[Packet]) -> Packet:
+    """The newest one that had arrived: by its arrival the server reckons when its samples were spoken."""
+    return packets[max(0, bisect_right(packets, instant, key=lambda packet: packet.arrived) - 1)]
 
 
 def gaps(
@@ -221,7 +252,7 @@ def gaps(
 ) -> list[Gap]:
     """Of each question the first answer behind its end; those that were answered before it had ended have none.
 
-    `seen["clocks"]`: the page's time of sound, and at the same instant the server's."""
+    `seen["clocks"]`: the page's time of sound, and at the same instant the server's; `seen["packets"]` in order."""
     turn_of = {commit["epoch"]: commit["turn"] for commit in seen["commits"]}
     found = []
     for clip, end_s, next_s, tail in zip(clips, ends, [*ends[1:], float("inf")], tails, strict=True):
@@ -229,24 +260,66 @@ def gaps(
         record = None if sound is None else turns.get(turn_of.get(sound["epoch"], 0))
         if sound is None or record is None or record.felt_estimate_s is None:
             continue
-        server_end, zero_s = record.instants.speech_end, zero_near(end_s, seen["clocks"])
-        if server_end is None or (record.instants.commit or 0.0) < zero_s + end_s:
+        zero_s = zero_near(end_s, seen["clocks"])
+        if record.instants.speech_end is None or (record.instants.commit or 0.0) < zero_s + end_s:
             continue
-        heard_s = sound["s"] + sound["latency_s"]
-        found.append(
-            Gap(
-                clip.name,
-                record.verdict.value,
-                1000 * (heard_s - end_s),
-                1000 * record.felt_estimate_s,
-                1000 * (server_end - zero_s - end_s),
-                1000 * (server_end + record.felt_estimate_s - zero_s - heard_s),
-                1000 * (left_near(end_s, seen) - zero_s - end_s),
-                tail,
-                1000 * sound["latency_s"],
-            )
-        )
+        found.append(gap_of(clip.name, end_s, tail, zero_s, seen, sound, record))
     return found
+
+
+def gap_of(
+    name: str,
+    end_s: float,
+    tail_ms: float,
+    zero_s: float,
+    seen: dict[str, Any],
+    sound: dict[str, Any],
+    record: core.TurnRecord,
+) -> Gap:
+    at, felt_s = record.instants, record.felt_estimate_s
+    assert at.speech_end is not None and at.soft_end is not None and felt_s is not None
+    packet = packet_before(at.soft_end, seen["packets"])
+    heard_s = sound["s"] + sound["latency_s"]
+    believed_s = at.speech_end + felt_s
+    told = at.heard is not None and abs(at.heard - believed_s) < 1e-6
+    times_s = {
+        "page": heard_s - end_s,
+        "server": felt_s,
+        "place": at.speech_end - packet.arrived + packet.newest_s - end_s,
+        "held": packet.left - zero_s - packet.newest_s,
+        "network": packet.arrived - packet.left,
+        "sound": believed_s - zero_s - heard_s,
+        "loudspeaker": sound["latency_s"],
+        "queued": sound["s"] - seen["begun"][str(sound["epoch"])],
+    }
+    times_ms = {part: 1000 * seconds for part, seconds in times_s.items()}
+    return Gap(name, record.verdict.value, **times_ms, tail=tail_ms, by="report" if told else "estimate")
+
+
+@contextmanager
+def arrivals() -> Iterator[list[tuple[float, int]]]:
+    """When the server had each packet, and the page's clock of samples at its end."""
+    seen: list[tuple[float, int]] = []
+    on_audio = Ears.on_audio
+
+    def noted(ears: Ears, pcm: bytes, offset_samples: int | None) -> None:
+        assert offset_samples is not None, "the page numbers its samples"
+        seen.append((asyncio.get_running_loop().time(), offset_samples + len(pcm) // 2))
+        on_audio(ears, pcm, offset_samples)
+
+    Ears.on_audio = noted  # type: ignore[method-assign]
+    try:
+        yield seen
+    finally:
+        Ears.on_audio = on_audio  # type: ignore[method-assign]
+
+
+def packets_of(seen: dict[str, Any], arrived: Sequence[tuple[float, int]]) -> list[Packet]:
+    """Those of which both sides know."""
+    size = (len(base64.b64decode(seen["frames"][0])) - 8) // 2
+    left_at = {offset_of(frame) + size: at for frame, at in zip(seen["frames"], seen["left"], strict=True)}
+    rate_hz, began = round(seen["rate_hz"]), seen["began"]
+    return [Packet((began + end) / rate_hz, left_at[end], at) for at, end in arrived if end in left_at]
 
 
 async def clocks_apart(page: Any) -> float:
@@ -297,7 +370,8 @@ async def converse(url: str, wav: Path, seconds: float, *, raw: bool) -> dict[st
         return seen
 
 
-async def measure(args: argparse.Namespace) -> tuple[int, list[Gap]]:
+async def measure(args: argparse.Namespace) -> tuple[int, list[Gap], int]:
+    """How many were asked, those that were answered, and how often sound ran out within an answer."""
     engines = EnginesConfig(kind=args.engines)
     config = Config(
         port=0,
@@ -325,24 +399,26 @@ async def measure(args: argparse.Namespace) -> tuple[int, list[Gap]]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         wav = folder / "questions.wav"
         write_wav(wav, samples, RATE_HZ)
+        arrived = stack.enter_context(arrivals())
         seen = await converse(f"http://127.0.0.1:{served.server.port}/", wav, len(samples) / RATE_HZ, raw=args.raw)
     rate_hz = round(seen["rate_hz"])
-    seen["begins_s"] = [(seen["began"] + offset_of(frame)) / rate_hz for frame in seen["frames"]]
+    seen["packets"] = packets_of(seen, arrived)
     sound = sent_sound(seen["frames"], rate_hz)
     ends = ends_of(clips, starts, sound)
     ends_s = [seen["began"] / rate_hz + end / RATE_HZ for end in ends]
-    return len(clips), gaps(clips, ends_s, [tail_ms(sound, end) for end in ends], seen, books.turns)
+    found = gaps(clips, ends_s, [tail_ms(sound, end) for end in ends], seen, books.turns)
+    return len(clips), found, seen["underruns"]
 
 
 def table(found: Sequence[Gap]) -> str:
-    names = ("page", "server", *PARTS)
-    lines = [f"{'question':<10}{'verdict':<12}" + "".join(f"{name:>13}" for name in names)]
+    names = ("page", "server", "difference", *PARTS, *BESIDE)
+    lines = [f"{'question':<9}{'verdict':<10}{'by':<9}" + "".join(f"{name:>12}" for name in names)]
     lines += [
-        f"{gap.name:<10}{gap.verdict:<12}" + "".join(f"{getattr(gap, name):>10.1f} ms" for name in names)
+        f"{gap.name:<9}{gap.verdict:<10}{gap.by:<9}" + "".join(f"{getattr(gap, name):>9.1f} ms" for name in names)
         for gap in found
     ]
-    medians = "".join(f"{middle(found, name):>10.1f} ms" for name in names)
-    return "\n".join([*lines, f"{'median':<22}{medians}"])
+    medians = "".join(f"{middle(found, name):>9.1f} ms" for name in names)
+    return "\n".join([*lines, f"{'median':<28}{medians}", "difference = place + held + network - sound"])
 
 
 def middle(found: Sequence[Gap], name: str) -> float:
@@ -359,7 +435,7 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="ask each three times")
     parser.add_argument("--raw", action="store_true", help="without the browser's processing of the microphone")
     args = parser.parse_args()
-    asked, found = asyncio.run(measure(args))
+    asked, found, underruns = asyncio.run(measure(args))
     if not found:
         raise SystemExit(f"none of {asked} questions was answered after its end")
     print(table(found))
@@ -368,7 +444,8 @@ def main() -> None:
         "n": len(found),
         "page_ms": spread([gap.page for gap in found]),
         "server_ms": spread([gap.server for gap in found]),
-        **{f"{name}_ms_p50": round(middle(found, name), 1) for name in PARTS},
+        **{f"{name}_ms_p50": round(middle(found, name), 1) for name in ("difference", *PARTS, *BESIDE)},
+        "underruns": underruns,
         "within_30_ms": abs(middle(found, "difference")) <= WITHIN_MS,
         "engines": args.engines,
         "raw": args.raw,

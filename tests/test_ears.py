@@ -12,7 +12,18 @@ import pytest
 
 from tests import virtual
 from tests.driving import FaultyVad, Hang
-from voicepipe.core.events import EndpointEvent, Lull, Onset, Quiet, Silence, SoftEnd, Swell, Voiced, WorkKind
+from voicepipe.core.events import (
+    EndpointEvent,
+    Lull,
+    Onset,
+    Quiet,
+    Resumed,
+    Silence,
+    SoftEnd,
+    Swell,
+    Voiced,
+    WorkKind,
+)
 from voicepipe.core.forecast import Forecaster
 from voicepipe.device import Device
 from voicepipe.ears import MAX_BACKLOG_S, MAX_FRAMES, Ears
@@ -209,6 +220,23 @@ def test_missing_sound_in_mid_speech_is_silence() -> None:
         assert len(one.of(SoftEnd)) == 1
         assert one.of(Silence)[-1][0].samples == pytest.approx(0.3 * RATE, abs=2 * FRAME)
         assert one.ears.next_deadline() == pytest.approx(fed + 0.601)
+
+    listened(story)
+
+
+def test_a_process_that_stood_still_in_mid_speech_goes_on() -> None:
+    """For longer than any sound is kept: no more is made up for than may wait to be listened to."""
+
+    async def story(one: Listener) -> None:
+        await one.hear(tone(1.0))
+        newest = one.ears.ring.newest
+        await asyncio.sleep(300.0)
+        one.ears.on_timer()
+        await asyncio.sleep(0.001)
+        assert one.ears.ring.newest - newest == pytest.approx(MAX_BACKLOG_S * RATE, abs=FRAME)
+        assert len(one.of(SoftEnd)) == 1
+        await one.hear(tone(1.0))
+        assert len(one.of(Resumed)) == 1
 
     listened(story)
 

@@ -99,6 +99,7 @@ class Ears:
         self._guarded = guarded
         self._clock = clock
         self._timeout_s = timeout_s
+        self._max_backlog_s = max_backlog_s
         self._max_backlog = round(max_backlog_s * RATE_HZ / self._stream.frame_samples)
         self._endpointer = Endpointer()
         self._lulls = LullTracker()
@@ -142,7 +143,8 @@ class Ears:
         now = self._clock()
         starved_at = self._starved_at()
         if starved_at is not None and now >= starved_at:
-            missing_s, self._fed_to = now - self._fed_to, now
+            missing_s = min(now - self._fed_to, self._max_backlog_s)  # however long this process stood still
+            self._fed_to = now
             self._append(self.ingest.stall(round(missing_s * self.ingest.rate_hz)))
         if self._overdue_at is not None and now >= self._overdue_at:
             self._overdue_at = None

@@ -130,13 +130,11 @@ function showRefusal(state, stop) {
 
 function showFault({ kind, title, help }) {
   const again = { text: "Try again", act: () => start() };
-  const primary =
-    kind === "unauthorized"
-      ? { text: "Enter a token", act: () => settings.open("token") }
-      : kind === "insecure"
-        ? null
-        : again;
-  notice.show({ kind, title, help, primary, secondary: dismiss });
+  const instead = {
+    unauthorized: { text: "Enter a token", act: () => settings.open("token") },
+    insecure: { text: "Type instead", act: () => element("text").focus() }, // trying again would change nothing
+  };
+  notice.show({ kind, title, help, primary: instead[kind] ?? again, secondary: dismiss });
 }
 
 function onStalled(isStalled) {
@@ -219,7 +217,7 @@ function onDraining(deadline_ms) {
   notice.show({
     kind: "draining",
     title: "The server shuts down.",
-    help: "This turn can still end. The page then looks for it again by itself.",
+    help: "An answer that is under way is still given. Then the page looks for the server again by itself.",
     due: performance.now() + deadline_ms,
     counted: (left_s) => (left_s ? `At most ${left_s} s are left.` : ""),
   });

@@ -70,9 +70,8 @@ function insecure() {
     kind: "insecure",
     title: "On this address the browser does not give out the microphone.",
     help:
-      "It does so only on https, and on the machine itself: a page that came over plain http could have been changed " +
-      `on its way. On the server's own machine open http://localhost${port}, or reach it through a proxy with ` +
-      "https. Typing works here too; answers are shown, not spoken.",
+      "This page came over plain http, and could have been changed on its way. Open it over https, through a proxy; or " +
+      `on the server's own machine, as http://localhost${port}. You can also type: answers are then shown, not spoken.`,
   };
 }
 

@@ -15,7 +15,7 @@ export class Sound {
    *  lost() of the microphone, stalled(isStalled) of the sound device, failed(which worklet). */
   constructor(hooks) {
     this.hooks = hooks;
-    this.counters = { peak: 0, played: 0, dropped: 0, underruns: 0, reports: 0 };
+    this.counters = { peak: 0, played: 0, dropped: 0, underruns: 0, reports: 0, missed: 0 };
     this.clockBegan = null; // the context's frame at which the microphone's offsets are 0
     this.isClosed = false;
   }
@@ -58,6 +58,7 @@ export class Sound {
     if (!this.capture) return;
     this.capture.port.onmessage = ({ data }) => {
       if ("begun" in data) this.clockBegan = data.begun;
+      else if ("missed" in data) this.counters.missed = data.missed;
       else this.hooks.frame(data.frame, data.peak, data.closed);
     };
   }

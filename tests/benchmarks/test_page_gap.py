@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 
 import numpy as np
 import pytest
 from clips import Labelled, label
 from labelled import tone
-from page_gap import ends_of, find, gaps, recording, sent_sound, table, tail_ms
+from page_gap import Packet, ends_of, find, gaps, packet_before, packets_of, recording, sent_sound, table, tail_ms
 
 from voicepipe.core import events as core
 
@@ -56,7 +57,9 @@ def test_what_was_sent_lies_where_its_offsets_say() -> None:
 
 
 def record(turn: int, speech_end: float, commit: float, felt_s: float) -> core.TurnRecord:
-    instants = core.Instants(speech_end=speech_end, commit=commit)
+    instants = core.Instants(
+        speech_end=speech_end, soft_end=speech_end + 0.05, commit=commit, heard=speech_end + felt_s
+    )
     ahead = core.Speculation(hit=True, attempts=1, saved_s=0.0, wasted_s=0.0)
     return core.TurnRecord(turn, core.Verdict.MET, felt_s, 0.01, {}, ahead, None, instants=instants)
 
@@ -64,8 +67,8 @@ def record(turn: int, speech_end: float, commit: float, felt_s: float) -> core.T
 def test_a_question_has_the_answer_behind_its_end_and_the_parts_make_the_difference() -> None:
     seen = {
         "clocks": [(1.9, 101.904), (2.1, 102.1), (9.0, 109.9)],
-        "begins_s": [1.96, 1.98, 2.0, 2.02],
-        "left": [101.99, 102.0, 102.023, 102.04],
+        "packets": [Packet(2.02, 102.035, 102.036), Packet(2.04, 102.058, 102.06), Packet(2.06, 102.07, 102.071)],
+        "begun": {"2": 2.09},
         "commits": [{"turn": 1, "epoch": 1}, {"turn": 2, "epoch": 2}],
         "sounds": [{"epoch": 1, "s": 1.55, "latency_s": 0.01}, {"epoch": 2, "s": 2.15, "latency_s": 0.01}],
     }
@@ -73,10 +76,34 @@ def test_a_question_has_the_answer_behind_its_end_and_the_parts_make_the_differe
     (gap,) = gaps(clips(), [1.6, 2.0], [0.0, 20.0], seen, turns)  # the first one was answered before its end
     assert (gap.name, gap.verdict, gap.tail) == ("q2", "met", 20.0)
     assert gap.page == pytest.approx(160.0)
-    assert gap.way == pytest.approx(23.0)
-    assert (gap.end, gap.sound) == (pytest.approx(15.0), pytest.approx(-5.0))
-    assert gap.difference == pytest.approx(gap.end - gap.sound) == pytest.approx(20.0)
-    assert "q2" in table([gap]) and table([gap]).splitlines()[-1].startswith("median")
+    assert (gap.held, gap.network) == (pytest.approx(18.0), pytest.approx(2.0))
+    assert gap.place == pytest.approx(-5.0)  # the server took the last of it for silence
+    assert (gap.sound, gap.by) == (pytest.approx(-5.0), "report")
+    assert (gap.queued, gap.loudspeaker) == (pytest.approx(60.0), pytest.approx(10.0))
+    assert gap.difference == pytest.approx(gap.place + gap.held + gap.network - gap.sound) == pytest.approx(20.0)
+    assert "q2" in table([gap]) and table([gap]).splitlines()[-1].startswith("difference =")
+
+
+def test_where_the_servers_own_estimate_was_later_than_the_report_it_is_told() -> None:
+    seen = {
+        "clocks": [(2.0, 102.0)],
+        "packets": [Packet(2.02, 102.035, 102.036)],
+        "begun": {"1": 2.09},
+        "commits": [{"turn": 1, "epoch": 1}],
+        "sounds": [{"epoch": 1, "s": 2.15, "latency_s": 0.01}],
+    }
+    early = record(1, 102.015, 102.11, 0.14)
+    early = dataclasses.replace(early, instants=dataclasses.replace(early.instants, heard=102.1))
+    (gap,) = gaps(clips()[:1], [2.0], [0.0], seen, {1: early})
+    assert gap.by == "estimate"
+
+
+def test_packets_are_those_of_which_both_sides_know() -> None:
+    frames = [base64.b64encode(bytes(4) + offset.to_bytes(4, "big") + bytes(1_920)).decode() for offset in (0, 960)]
+    seen = {"frames": frames, "left": [5.03, 5.05], "rate_hz": 48_000, "began": 4_800}
+    found = packets_of(seen, [(5.031, 960), (5.051, 1_920), (5.07, 2_880)])
+    assert found == [Packet(0.12, 5.03, 5.031), Packet(0.14, 5.05, 5.051)]
+    assert packet_before(5.051, found) is found[1] and packet_before(5.04, found) is found[0]
 
 
 def test_a_tone_can_ask() -> None:

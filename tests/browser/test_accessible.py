@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -14,33 +12,17 @@ from tests.browser.tab import Tab, open_tab
 from voicepipe.app import Serving
 from voicepipe.connection import Connection
 from voicepipe.core.admission import Grant
-from voicepipe.models.place import default_root
 from voicepipe.wire import messages as wire
 from voicepipe.wire.native import encode_server
 
-AXE = "axe-core@4"
 PHONE = {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
 def axe() -> str:
-    """The source of axe-core, out of the npm registry once, kept in the cache. Skips where it cannot be had."""
-    folder = default_root(os.environ) / "npm"
-    script = folder / "node_modules" / "axe-core" / "axe.min.js"
-    if not script.exists():
-        npm = shutil.which("npm")
-        wanted = f"{AXE} is not in {folder}"
-        if npm is None:
-            if os.environ.get("CI"):
-                pytest.fail(f"{wanted}, and there is no npm to fetch it")
-            pytest.skip(f"{wanted}, and there is no npm to fetch it")
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts", AXE]
-        fetched = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-        if fetched.returncode and not os.environ.get("CI"):
-            pytest.skip(f"{wanted}, and npm cannot fetch it: {fetched.stderr.strip()[-200:]}")
-        assert fetched.returncode == 0, fetched.stderr
-    return script.read_text(encoding="utf-8")
+    """The source of axe-core, which this package ships."""
+    pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed (extra 'test')")
+    return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 
 
 async def findings(tab: Tab, axe: str) -> list[str]:
@@ -68,7 +50,15 @@ async def conversing(connection: Connection, grant: Grant) -> None:
     ):
         await connection.send(encode_server(message))
     while True:
-        await connection.recv()
+        if '"input.text"' in str(await connection.recv()):
+            await connection.send(encode_server(wire.Draining(60_000.0)))
+
+
+async def insecure(tab: Tab, url: str) -> None:
+    """Plain http from another name than this machine's."""
+    await tab.go(url.replace("127.0.0.1", "voicepipe.test"))
+    await tab.click("#talk")
+    await tab.until_noticed("insecure")
 
 
 @pytest.mark.parametrize(("scheme", "size"), [("light", {"width": 1280, "height": 800}), ("dark", PHONE)])
@@ -83,12 +73,18 @@ async def test_nothing_serious_is_found_in_any_state(browser: Any, axe: str, sch
         await tab.click("#open-settings")
         seen["settings"] = await findings(tab, axe)
         await tab.page.keyboard.press("Escape")
+        await tab.say("Goodbye")
+        await tab.until_noticed("draining")
+        seen["draining"] = await findings(tab, axe)
         for name, state in STATES.items():
             await tab.value(f"() => voicepipe.talk.enter({state})")
             seen[name] = await findings(tab, axe)
         await tab.click("#notice .secondary")
         await tab.page.goto(f"{url}experiments")
         seen["experiments"] = await findings(tab, axe)
+        async with open_tab(browser, color_scheme=scheme, viewport=size, permissions=[]) as plain:
+            await insecure(plain, url)
+            seen["insecure"] = await findings(plain, axe)
         assert {state: found for state, found in seen.items() if found} == {}
 
 
@@ -140,3 +136,24 @@ async def test_nothing_is_wider_than_a_small_phone(browser: Any) -> None:
             assert await tab.value("document.documentElement.scrollHeight") <= 568
         await tab.page.goto(f"{url}experiments")
         assert await tab.value("document.documentElement.scrollWidth") <= 320
+
+
+async def test_what_to_press_stays_in_sight_on_a_small_phone_whatever_is_said(browser: Any) -> None:
+    """The two longest notices."""
+    size = {"width": 320, "height": 568}
+    async with telling(conversing) as url:
+        async with open_tab(browser, viewport=size) as tab:
+            await tab.go(url)
+            await tab.click("#talk")
+            await tab.until_state("live")
+            await tab.say("Goodbye")
+            await tab.until_noticed("draining")
+            assert await tab.value(LOWEST) <= 568
+        async with open_tab(browser, viewport=size, permissions=[]) as tab:
+            await insecure(tab, url)
+            assert await tab.value(LOWEST) <= 568
+            await tab.click("#notice .primary")
+            assert await tab.value("document.activeElement.id") == "text"
+
+
+LOWEST = "Math.max(...['#talk', '#type'].map((s) => document.querySelector(s).getBoundingClientRect().bottom))"
