@@ -175,7 +175,7 @@ class AdmissionConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     utilisation: Share = 0.9
     """"deadline": of the device, and of the lane that listens for speech, that sessions may need; less
     where turns are late all the same."""
-    late: Annotated[float, Meta(gt=0, lt=1)] = 0.006
+    late: Annotated[float, Meta(gt=0, lt=1)] = 0.005
     """"deadline": the share of turns that may be late because others ended just before, on the average of a
     thousand. Well below one in a hundred: no prediction is exact, and turns are late for other
     reasons too."""

@@ -69,7 +69,7 @@ class DeadlineSettings:
     """The part of it in which nothing can be worked: to the client."""
     utilisation: float = 0.9
     """Of the shared lane, and of the ears'."""
-    late: float = 0.006
+    late: float = 0.005
     """Turns that may be late because of others."""
     slots: int | None = None
     """Of the model, one per session; None: as many as are asked for."""

@@ -27,12 +27,12 @@ LIMITS: Mapping[str, Sequence[float]] = {
     "aimd": (),
     "gradient": (),
     "vegas": (),
-    "deadline": (0.0025, 0.006, 0.03, 0.12),
+    "deadline": (0.0025, 0.005, 0.03, 0.12),
     TURNS: (),
 }
 """Of `count` the sessions that it takes, of `token-bucket` those that its rate comes to, of `deadline` the share of
 turns that it lets be late; the others have none that could be set."""
-USUAL: Mapping[str, float] = {"count": 7.0, "token-bucket": 7.0, "deadline": 0.006}
+USUAL: Mapping[str, float] = {"count": 7.0, "token-bucket": 7.0, "deadline": 0.005}
 NAMES: Mapping[str, str] = {
     "none": "nobody is refused",
     "count": "a number of sessions",
