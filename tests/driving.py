@@ -562,21 +562,31 @@ def check_nothing_left() -> None:
 
 
 def check_call(caller: Caller) -> None:
-    """One verdict per turn; a reply's content lies between its commit and its end, without a gap."""
-    numbers = [record.turn for record in caller.records]
+    """What was reached and what was told, of one session."""
+    check_verdicts(caller.records, caller.log, caller.closed)
+    check_replies(caller.log)
+
+
+def check_verdicts(records: list[TurnRecord], log: list[Heard], closed: ConnectionClosed | None) -> None:
+    """One per turn, and the client is told the same ones, in order."""
+    numbers = [record.turn for record in records]
     assert numbers == list(range(1, len(numbers) + 1)), f"verdicts {numbers}"
-    told = [ended.turn for ended in caller.of(wire.TurnEnded)]
+    told = [heard.message.turn for heard in log if isinstance(heard.message, wire.TurnEnded)]
     assert told == numbers[: len(told)], "the client was told other verdicts than were reached"
-    if caller.closed is not None and caller.closed.code in (1000, 1012):
+    if closed is not None and closed.code in (1000, 1012):
         assert len(numbers) - len(told) <= 1, "only the turn that the end of the call cut may be untold"
-    for record in caller.records:
+    for record in records:
         if record.felt_estimate_s is not None:
             total_s = sum(share.wait_s + share.service_s for share in record.stages.values())
             assert abs(total_s - record.felt_estimate_s) < 1e-6
+
+
+def check_replies(log: list[Heard]) -> None:
+    """A reply's content lies between its commit and its end, without a gap."""
     open_epoch: int | None = None
     newest = 0
     expected = 0
-    for heard in caller.log:
+    for heard in log:
         match heard.message:
             case wire.TurnCommitted(_, epoch):
                 assert epoch > newest

@@ -30,15 +30,19 @@ class Span:
     started: float
     finished: float
     has_begun: bool = False
-    has_ended: bool = False
+    was_cut: bool = False
 
     def begin(self, now: float) -> None:
         self.started, self.has_begun = now, True
 
     def end(self, now: float) -> None:
-        """The first end holds: an abandoned call may come to another one, long after."""
-        if not self.has_ended:
-            self.finished, self.has_ended = now, True
+        """Unless it was cut off before: an abandoned call may come to an end of its own, long after."""
+        if not self.was_cut:
+            self.finished = now
+
+    def cut(self, now: float) -> None:
+        """It counts up to here."""
+        self.finished, self.was_cut = now, True
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ class Calls:
         if await self._ends(running, limit_s, span):
             crew.put_back(worker)
             return running.result()
-        span.end(self._loop.time())
+        span.cut(self._loop.time())
         return Overdue(limit_s, Abandoned(running, lane, worker))
 
     async def wait(self, lane: str, call: Callable[[], Any], limit_s: float, span: Span) -> Outcome:
@@ -131,7 +135,7 @@ class Calls:
             await self._cancel(running)
             raise
         heeded = await self._cancel(running)
-        span.end(self._loop.time())
+        span.cut(self._loop.time())
         return Overdue(limit_s, None if heeded else Abandoned(running, lane))
 
     def replace(self, abandoned: Abandoned) -> None:

@@ -337,7 +337,8 @@ class Device:
                 if goes_on:
                     commands = self._scheduler.on_done(command.work, self._loop.time(), service_s)
                     self._execute(commands, span.finished)
-                self._learn(command.whole, service_s, whole)  # when the lane is at work again
+                if span.has_begun:
+                    self._learn(command.whole, service_s, whole)  # when the lane is at work again
                 if abandoned is None:
                     self._leave_off(command)
 

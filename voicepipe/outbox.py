@@ -48,6 +48,7 @@ class Outbox:
         self._acknowledged = acknowledged
         self._stale = stale
         self._queue: asyncio.Queue[_Parcel] = asyncio.Queue(FRAMES)
+        self._is_open = True
         self._told_epoch = 0
         self._front: wire.ReplyAcknowledged | None = None
         """The newest one that was handed to the socket."""
@@ -61,7 +62,7 @@ class Outbox:
         self._enqueue(_Parcel(frames, None))
 
     def _enqueue(self, parcel: _Parcel) -> None:
-        if not parcel.frames and not isinstance(parcel.told, Content):
+        if not self._is_open or (not parcel.frames and not isinstance(parcel.told, Content)):
             return
         try:
             self._queue.put_nowait(parcel)
@@ -80,6 +81,15 @@ class Outbox:
     async def emptied(self) -> None:
         """Returns once all of it has been handed over."""
         await self._queue.join()
+
+    async def finish(self) -> None:
+        """Take no more, and hand over what has been told. Raises SessionLimit like `write`."""
+        self._is_open = False
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._queue.join()
+        except TimeoutError:
+            raise SessionLimit(f"nothing was taken for {self._timeout_s:.0f} s") from None
 
     async def _deliver(self, parcel: _Parcel) -> None:
         message = parcel.told

@@ -156,6 +156,7 @@ class Session:
                     if isinstance(step, str | bytes):
                         self._outbox.answer(step)
                     elif isinstance(step, wire.SessionEnd):
+                        await self._outbox.finish()
                         raise _End(1000, "")
                     else:
                         self._on_message(step)
