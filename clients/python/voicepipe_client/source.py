@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -170,9 +171,12 @@ class ClipSource:
         clips: Sequence[Clip],
         rate_hz: int,
         *,
-        clock: Callable[[], float],
-        sleep: Callable[[float], Awaitable[object]],
+        clock: Callable[[], float] | None = None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
+        """The recordings have this rate (`load_clip`). `clock` gives monotonic seconds; the running event loop's by
+        default."""
+        clock = clock or asyncio.get_running_loop().time
         self.feed = Feed(clips, rate_hz, clock())
         self._clock = clock
         self._sleep = sleep
