@@ -19,6 +19,7 @@ import numpy as np
 from tests import virtual
 from voicepipe.config import Config, LimitsConfig, ScriptedConfig
 from voicepipe.connection import ConnectionClosed, MemoryConnection
+from voicepipe.core.engine_health import HealthSettings
 from voicepipe.core.events import Load, TurnRecord, Way, Work, WorkKind
 from voicepipe.core.forecast import Forecaster, Measured
 from voicepipe.core.scheduler import Scheduler
@@ -45,6 +46,9 @@ LOUD = 0.2
 """Level of scripted speech, of full scale: -14 dBFS."""
 PLACEMENT = {kind: "ears" if kind is WorkKind.HEAR else "main" for kind in WorkKind}
 LANES = {"main": 1, "ears": 1}
+
+WARM_STEPS = 2
+"""Steps of the scripted model that read the instructions when a session opens."""
 
 M = TypeVar("M")
 
@@ -311,6 +315,7 @@ async def open_house(
     device: Device | None = None,
     known: dict[str, Any] | None = None,
     chunks: list[Work] | None = None,
+    health: HealthSettings | None = None,
 ) -> Any:
     """`device`: one of the test's own, instead of one with these `lanes` and this `tape`. `known`: what a server
     has measured and rendered at start: `clause_s` and `first_audio_s`, what a reply's first clause and its first
@@ -329,7 +334,7 @@ async def open_house(
         if chunks is not None:
             chunks.append(work)
 
-    own = Device(PLACEMENT, lanes or LANES, learn=learn, make_scheduler=make_scheduler)
+    own = Device(PLACEMENT, lanes or LANES, learn=learn, make_scheduler=make_scheduler, health=health)
     async with device or own as device:
         services = Services(these or engines(), device, config or Config(), observer, forecaster=forecaster)
         house = House(services, observer)

@@ -270,3 +270,55 @@ def test_under_pressure_no_new_text_is_taken() -> None:
             assert one.books.outcomes == ["refused", "length"]
 
     run(main)
+
+
+class HangingTexts(ScriptedTexts):
+    """A step swallows its cancellation, once, for twenty seconds."""
+
+    hangs = True
+
+    async def step(self, texts: Sequence[Text], units: int) -> tuple[TextStep, ...]:  # type: ignore[override]
+        loop = asyncio.get_running_loop()
+        until = loop.time() + (20.0 if self.hangs else 0.0)
+        self.hangs = False
+        while loop.time() < until:
+            try:
+                await asyncio.sleep(until - loop.time())
+            except asyncio.CancelledError:
+                continue
+        return await super().step(texts, units)  # type: ignore[no-any-return,misc]
+
+
+def test_texts_of_a_call_that_does_not_end_fail_and_keep_their_slots_until_it_does() -> None:
+    """Their readers are told at the limit; who comes meanwhile waits, and is served when it has ended."""
+
+    async def main() -> None:
+        async with bench(HangingTexts(SCRIPT, 2)) as one:
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(EngineError) as raised:
+                await said(one.service, ask())
+            assert raised.value.code == "engine_timeout"
+            assert asyncio.get_running_loop().time() - began < 12.0
+            assert one.books.leases["text"] == 1
+            assert await said(one.service, ask()) == "one two three four one two"
+            assert 20.0 <= asyncio.get_running_loop().time() - began < 25.0
+            assert one.books.leases["text"] == 0
+
+    run(main)
+
+
+def test_a_service_that_ends_leaves_a_lost_call_what_it_uses() -> None:
+    """It is given back when the call has ended."""
+
+    async def main() -> None:
+        pool = HangingTexts(SCRIPT, 2)
+        async with Device(dict.fromkeys(WorkKind, "main"), {"main": 1}) as device:
+            books = Books()
+            async with TextService(pool, device, Forecaster(), books, TextSettings("m", 2)) as service:
+                with pytest.raises(EngineError):
+                    await said(service, ask())
+            assert pool.leased == 1
+            await asyncio.sleep(20.0)
+            assert pool.leased == books.leases["text"] == 0
+
+    run(main)

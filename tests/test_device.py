@@ -666,28 +666,40 @@ def test_a_chunk_that_hangs_fails_at_its_limit_and_its_lane_goes_on() -> None:
     assert isinstance(failed, Failed) and failed.error.code == "engine_timeout"
 
 
-async def test_a_session_is_released_when_the_thread_of_its_lost_call_ends() -> None:
+async def test_a_session_that_left_in_a_call_is_released_when_its_thread_ends() -> None:
     """And not when the chunk fails: what the call uses is still in use. (Real time.)"""
-    go_on, over, released = threading.Event(), asyncio.Event(), asyncio.Event()
-    failed: list[Failed] = []
+    go_on, began, released = threading.Event(), threading.Event(), asyncio.Event()
 
-    def answer(outcome: Outcome) -> None:
-        assert isinstance(outcome, Failed)
-        failed.append(outcome)
-        over.set()
+    def hangs() -> None:
+        began.set()
+        go_on.wait(30)
 
     async with bench(health=HealthSettings(0.05, 1.0, 0.05)) as one:
-        one.device.submit(work(1), lambda: go_on.wait(30), blocking=True, answer=answer)
-        await over.wait()
+        one.submit(work(1), hangs, blocking=True)
+        await asyncio.to_thread(began.wait, 10)
         one.device.leave("a", released.set)
         one.submit(work(2, session="b"), lambda: 7, blocking=True)
         await one.answered()
-        assert not released.is_set() and failed[0].still is not None
+        assert not released.is_set()
         assert one.device.health().abandoned == {"main": 1}
         go_on.set()
         await released.wait()
         assert one.device.health().abandoned == {"main": 0}
     assert isinstance(one.answers[0][1], Done)
+
+
+async def test_a_session_that_was_told_of_a_lost_call_is_released_without_it() -> None:
+    """It has parted what the call uses from the rest, so that the rest need not wait. (Real time.)"""
+    go_on, released = threading.Event(), []
+    async with bench(health=HealthSettings(0.05, 1.0, 0.05)) as one:
+        one.submit(work(1), lambda: go_on.wait(30), blocking=True)
+        await one.answered()
+        one.device.leave("a", lambda: released.append("a"))
+        assert released == ["a"]
+        failed = one.answers[0][1]
+        assert isinstance(failed, Failed) and failed.still is not None and not failed.still.done()
+        go_on.set()
+        await failed.still
 
 
 async def test_beyond_the_bearable_number_a_lane_is_held_until_the_thread_ends() -> None:
@@ -707,11 +719,16 @@ async def test_beyond_the_bearable_number_a_lane_is_held_until_the_thread_ends()
 
 
 async def test_closing_the_device_does_not_wait_for_a_lost_call() -> None:
-    """Its session is not released meanwhile: the call may still use what that holds. (Real time.)"""
-    go_on, released = threading.Event(), asyncio.Event()
+    """Who left in it is not released meanwhile: the call may still use what that holds. (Real time.)"""
+    go_on, began, released = threading.Event(), threading.Event(), asyncio.Event()
+
+    def hangs() -> None:
+        began.set()
+        go_on.wait(30)
+
     async with bench(health=HealthSettings(0.05, 1.0, 0.05)) as one:
-        one.submit(work(1), lambda: go_on.wait(30), blocking=True)
-        await one.answered()
+        one.submit(work(1), hangs, blocking=True)
+        await asyncio.to_thread(began.wait, 10)
         one.device.leave("a", released.set)
     assert not released.is_set()
     go_on.set()

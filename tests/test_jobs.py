@@ -39,7 +39,7 @@ from voicepipe.engines.base import (
     Window,
     whole_window,
 )
-from voicepipe.errors import EngineBusy
+from voicepipe.errors import EngineBusy, EngineUnavailable
 from voicepipe.ingest import AudioRing
 from voicepipe.jobs import MAX_OPENINGS, Chunk, Decoded, Jobs, Spoken, is_whole
 
@@ -501,3 +501,106 @@ def test_tools_and_what_came_of_them_are_in_the_prompt() -> None:
     llm.calls_tools = False
     run(jobs, WorkKind.THINK, Think(TOLD, 7))
     assert prompts[-1].messages == (ChatMessage("assistant", "[clock {}]"), ChatMessage("user", "[noon]"))
+
+
+# --- calls that do not end ---------------------------------------------------------------------------------
+
+
+def lost(chunk: Chunk) -> asyncio.Future[None]:
+    """Its call does not end; done when it does."""
+    still: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    chunk.on_lost(still)
+    return still
+
+
+async def ends(still: asyncio.Future[None]) -> None:
+    still.set_result(None)
+    await asyncio.sleep(0)
+
+
+async def test_a_slot_that_is_lost_is_replaced_and_given_back_when_its_call_ends() -> None:
+    """Also after the session has closed. Only what the call uses waits for it: a seed found a second slot that did."""
+    llm, counted = ListeningLlm(CONFIG, 2), list[int]()
+    jobs = Jobs("s", engines(llm=llm), ring(0), None, counted.append)
+    still = lost(jobs.call(Submit(work(WorkKind.THINK), THINK), None, 0.0))
+    assert await answer_of(jobs.call(Submit(work(WorkKind.THINK), THINK), None, 0.0)) == LlmStep("", 0, prefilled=1)
+    assert llm.leased == 2
+    jobs.close()
+    assert llm.leased == 1 and counted == [1, 1, -1]
+    await ends(still)
+    assert llm.leased == 0 and counted == [1, 1, -1, -1]
+
+
+async def test_without_another_slot_the_next_reply_fails_and_says_why() -> None:
+    """And the one after the call has ended does not."""
+    llm = ListeningLlm(CONFIG, 1)
+    jobs = Jobs("s", engines(llm=llm), ring(0), None)
+    still = lost(jobs.call(Submit(work(WorkKind.THINK), THINK), None, 0.0))
+    with pytest.raises(EngineUnavailable, match="lost"):
+        await answer_of(jobs.call(Submit(work(WorkKind.THINK)), None, 0.0))
+    with pytest.raises(EngineBusy):
+        await answer_of(jobs.call(Submit(work(WorkKind.THINK), THINK), None, 0.0))
+    await ends(still)
+    assert await answer_of(jobs.call(Submit(work(WorkKind.THINK), THINK), None, 0.0)) == LlmStep("", 0, prefilled=1)
+    jobs.close()
+    assert llm.leased == 0
+
+
+async def test_a_step_that_waited_while_its_slot_was_lost_does_not_touch_it() -> None:
+    """Two calls in one slot would be one too many."""
+    jobs = Jobs("s", engines(CONFIG), ring(0), None)
+    waits = jobs.call(Submit(work(WorkKind.THINK), THINK), None, 0.0)
+    lost(jobs.call(Submit(work(WorkKind.THINK)), None, 0.0))
+    with pytest.raises(EngineUnavailable):
+        await answer_of(waits)
+
+
+async def test_a_recogniser_that_is_lost_is_replaced_and_hears_from_the_start() -> None:
+    """The old one is closed when its call ends."""
+
+    class Fresh(RecordingAsr):
+        def open(self) -> RecordingAsr:
+            streams.append(RecordingAsr())
+            return streams[-1]
+
+    streams: list[RecordingAsr] = []
+    jobs = Jobs("s", engines(CONFIG, asr=Fresh()), ring(2 * S), None)
+    first = jobs.call(Submit(work(WorkKind.PARTIAL)), Span(3, 100, 0), 0.0)
+    first.before()
+    still = lost(first)
+    streams[0].window_start = S
+    await answer_of(jobs.call(Submit(work(WorkKind.PARTIAL)), Span(3, 100, 0), 0.0))
+    (window, *_) = streams[1].decoded[0]
+    assert window.start == 100 and not streams[0].decoded
+    jobs.close()
+    assert [stream.closed for stream in streams] == [0, 1]
+    await ends(still)
+    assert [stream.closed for stream in streams] == [1, 1]
+
+
+async def test_a_second_pass_that_is_lost_leaves_the_next_one_its_own_recogniser() -> None:
+    """As with the first."""
+    second = RecordingAsr()
+    jobs = Jobs("s", engines(CONFIG, asr_second=second), ring(2 * S), None)
+    task = Rehear(3, 0, S, S)
+    still = lost(jobs.call(Submit(work(WorkKind.SECOND_PASS), task), None, 0.0))
+    await answer_of(jobs.call(Submit(work(WorkKind.SECOND_PASS), task), None, 0.0))
+    assert len(second.decoded) == 1 and second.closed == 0
+    await ends(still)
+    assert second.closed == 1
+
+
+async def test_a_clause_that_is_lost_is_not_said_again_out_of_what_was_made() -> None:
+    """A reply that begins alike has its own."""
+    tts = CancelledTts()
+    jobs = Jobs("s", engines(CONFIG, tts=tts), ring(0), None)
+    lost(jobs.call(Submit(work(WorkKind.SPEAK), Speak("One.", True)), None, 0.0))
+    jobs.call(Submit(work(WorkKind.SPEAK), Speak("One.", True)), None, 0.0)
+    assert tts.texts == [("One.", True)] * 2
+
+
+async def answer_of(chunk: Chunk) -> Any:
+    """What its call brings, with what goes before it."""
+    chunk.before()
+    value = chunk.call()
+    return await value if asyncio.iscoroutine(value) else value

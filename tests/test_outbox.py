@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests import virtual
-from voicepipe.connection import MemoryConnection
+from voicepipe.connection import ConnectionClosed, MemoryConnection
 from voicepipe.errors import SessionLimit
 from voicepipe.outbox import FRAMES, Outbox
 from voicepipe.wire import messages as wire
@@ -175,3 +175,35 @@ def test_sound_that_a_dialect_holds_back_counts_as_sent() -> None:
         return box
 
     assert virtual.run(main()).told == [("sent", 1)]
+
+
+def test_what_was_told_before_the_end_is_handed_over_and_nothing_after_it() -> None:
+    """Found by a seed: a client that typed twice and ended at once was told nothing of the first turn's verdict."""
+
+    async def script(box: Box) -> None:
+        box.outbox.put(wire.ReplyText(1, 1, "Hi."))
+        await box.outbox.finish()
+        box.outbox.put(wire.ReplyText(1, 1, "More."))
+        await box.outbox.finish()
+        assert await box.taken() == wire.ReplyText(1, 1, "Hi.")
+        await box.client.close()
+        with pytest.raises(ConnectionClosed):
+            await box.taken()
+
+    story(script)
+
+
+def test_a_client_that_takes_nothing_does_not_hold_the_end_up() -> None:
+    """For no longer than a frame may take."""
+
+    async def main() -> None:
+        box = Box(capacity=1)
+        writer = asyncio.ensure_future(box.outbox.write())
+        for _ in range(3):
+            box.outbox.put(wire.ReplyText(1, 1, "Hi."))
+        with pytest.raises(SessionLimit):
+            await box.outbox.finish()
+        with pytest.raises(SessionLimit):
+            await writer
+
+    virtual.run(main())

@@ -704,8 +704,8 @@ def test_an_engine_that_raises_costs_its_turn_and_no_more(
     stage: str, chunks: int, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The client is told where. A decode ahead that fails is tried again at the pause, a reply made ahead once more
-    at the commit."""
-    tries = {"asr": 2, "llm": 3, "tts": 3}.get(stage, 1)
+    at the commit; and what fails then is asked once more (`core.second_try`)."""
+    tries = {"asr": 3, "llm": 4, "tts": 4}.get(stage, 1)
     caller = call(two_turns, faulty(stage, [None] * chunks + [error] * tries))
     assert caller.verdicts == ["failed", "met"]
     code = "engine_failed" if isinstance(error, RuntimeError) else "engine_unavailable"
@@ -1282,7 +1282,7 @@ def test_one_sessions_failure_is_not_anothers() -> None:
         await caller.pause_until(wire.TurnEnded)
         await caller.end()
 
-    tts = FaultyTts(SHORT, [RuntimeError("bug")])
+    tts = FaultyTts(SHORT, [RuntimeError("bug")] * 2)
     callers = together({"a": breaks, "b": speaks}, engines(SHORT, tts=tts))
     assert callers["a"].verdicts == ["failed"]
     assert callers["b"].verdicts == ["met"]
@@ -1426,3 +1426,19 @@ def test_a_reply_is_cut_after_its_end() -> None:
 
     call(script, engines(llm=llm))
     assert llm.asked[1:] == (("user", "Hello."), ("assistant", "This is …"), ("user", "And?"))
+
+
+def test_a_client_that_ends_at_once_is_told_all_that_was_decided() -> None:
+    """Typed twice and ended in one breath: the first turn's verdict goes out before the close."""
+
+    async def script(caller: Caller) -> None:
+        await caller.start()
+        await asyncio.gather(
+            caller.send(wire.InputText("One.")), caller.send(wire.InputText("Two.")), caller.send(wire.SessionEnd())
+        )
+        await caller.gone()
+
+    caller = call(script, engines(SHORT))
+    assert caller.closed is not None and caller.closed.code == 1000
+    assert caller.verdicts == ["interrupted"]
+    assert [committed.turn for committed in caller.of(wire.TurnCommitted)] == [1, 2]

@@ -1,6 +1,7 @@
 """An event loop whose time jumps to the next timer: minutes of a session in milliseconds, and no sleeping.
 
-Executor jobs run inline, so that nothing depends on a real thread's pace.
+Executor jobs run inline, so that nothing depends on a real thread's pace. One that says so by `burn` takes time all
+the same: its result comes that much later.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
+from math import inf
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -34,21 +36,40 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         selector = _JumpingSelector()
         super().__init__(selector)
         self._now = 1000.0
+        self._burnt_s = 0.0
         selector.advance = self.advance
 
     def advance(self, seconds: float) -> None:
         """Time passes, and the loop stands still."""
         self._now += seconds
 
+    def burn(self, seconds: float) -> None:
+        """The executor's job that runs takes so long; infinity is for ever."""
+        self._burnt_s += seconds
+
     def time(self) -> float:
-        return self._now
+        return self._now + self._burnt_s
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> Any:
         future = self.create_future()
         try:
-            future.set_result(func(*args))
+            result, error = func(*args), None
         except Exception as exc:
-            future.set_exception(exc)
+            result, error = None, exc
+        took_s, self._burnt_s = self._burnt_s, 0.0
+
+        def settle() -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        if took_s == 0.0:
+            settle()
+        elif took_s < inf:
+            self.call_later(took_s, settle)
         return future
 
 

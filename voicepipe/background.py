@@ -121,6 +121,8 @@ class TextService:
         self._idents = count(1)
         self._at_work: tuple[str, ...] = ()
         """The texts that the chunk is for that runs, at the size that the scheduler chose."""
+        self._lost: frozenset[str] = frozenset()
+        """The texts in a call that does not end."""
         self._draining = False
         self._grace: asyncio.Timeout | None = None
         self._ended = False
@@ -276,15 +278,20 @@ class TextService:
                     if ident in self._streams:
                         self._streams[ident].fail(error)
                 if still is not None:  # their slots are given back when the call has ended
-                    still.add_done_callback(lambda _: self._ran(chunk, rests))
+                    self._lost = frozenset(self._at_work)
+                    still.add_done_callback(lambda _: self._found(chunk, rests))
                     return
             case Done(_, _, result):
                 for ident, step in zip(self._at_work, result, strict=True):
                     rests[ident] = self._took(ident, step)
-        self._ran(chunk, rests)
+        self._pump(self._core.on_ran(chunk.work.id, rests, self._now()))
 
-    def _ran(self, chunk: core.Generate, rests: dict[str, core.Rest | None]) -> None:
-        if not self._ended:
+    def _found(self, chunk: core.Generate, rests: dict[str, core.Rest | None]) -> None:
+        """The lost call has ended."""
+        self._lost = frozenset()
+        if self._ended:
+            self._release()
+        else:
             self._pump(self._core.on_ran(chunk.work.id, rests, self._now()))
 
     def _took(self, ident: str, step: TextStep) -> core.Rest | None:
@@ -302,8 +309,7 @@ class TextService:
         return core.Rest(size.variant, size.units, size.context)
 
     def _release(self) -> None:
-        """No chunk runs any more."""
-        for text in self._texts.values():
-            text.close()
+        """No chunk runs any more, but one whose call is lost."""
+        for ident in [ident for ident in self._texts if ident not in self._lost]:
+            self._texts.pop(ident).close()
             self._observer.lease_returned("text")
-        self._texts.clear()

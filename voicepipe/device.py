@@ -159,7 +159,7 @@ class Device:
         self._running: dict[str, int] = {}
         self._leaving: dict[str, Callable[[], None]] = {}
         self._abandoned: Counter[str] = Counter()
-        """By session, calls of it that could not be stopped and still run."""
+        """Of sessions that leave, calls that could not be stopped and still run."""
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
         """Those that await their chunk, and can be cancelled."""
@@ -186,7 +186,7 @@ class Device:
         try:
             await self._group.__aexit__(None, None, None)
         finally:
-            for session in self._leaving.keys() - self._abandoned.keys():
+            for session in [one for one in self._leaving if not self._abandoned[one]]:
                 self._leaving.pop(session)()  # its chunk was cancelled before its first step
             if self._timer is not None:
                 self._timer.cancel()
@@ -250,7 +250,8 @@ class Device:
 
     def leave(self, session: str, release: Callable[[], None]) -> None:
         """Drop what waits for this session and answer nothing more. `release` is called once none of its
-        chunks runs any more: what they use may be given back then, and not before."""
+        chunks runs any more: what they use may be given back then, and not before. Calls of which it was told that
+        they do not end (`Failed.still`) do not count."""
         for key in [key for key in self._jobs if key[0] == session]:
             job = self._jobs[key]
             self._jobs[key] = replace(job, answer=_nobody)
@@ -340,7 +341,8 @@ class Device:
                 if span.has_begun:
                     self._learn(command.whole, service_s, whole)  # when the lane is at work again
                 if abandoned is None:
-                    self._leave_off(command)
+                    for outcome in outcomes:
+                        self._release(outcome.work.session)
 
     async def _outcomes(
         self, command: Run, span: Span, granted: float
@@ -434,14 +436,19 @@ class Device:
         goes_on = self._health.on_abandoned(command.work, command.lane)
         if goes_on:
             self._calls.replace(abandoned)
-        sessions = [work.session for work, *_ in command.all]
-        self._abandoned.update(sessions)
+        # Who has left was not told that the call is lost, and so what it uses is not parted from the rest.
+        gone = [work.session for work, *_ in command.all if work.session in self._leaving]
+        self._abandoned.update(gone)
+        for work, *_ in command.all:
+            if work.session not in gone:
+                self._release(work.session)
         log.error("a %s chunk cannot be stopped; its lane %s", command.work.kind, "goes on" if goes_on else "waits")
 
         def on_ended(_: asyncio.Future[Any]) -> None:
             self._health.on_ended(command.work, command.lane, held=not goes_on)
-            self._abandoned -= Counter(sessions)
-            self._leave_off(command)
+            self._abandoned -= Counter(gone)
+            for session in gone:
+                self._release(session)
             if not goes_on:
                 self._calls.resume(abandoned)
                 now = self._loop.time()
@@ -449,11 +456,6 @@ class Device:
 
         abandoned.ended.add_done_callback(on_ended)
         return goes_on
-
-    def _leave_off(self, command: Run) -> None:
-        """None of its works runs any more."""
-        for work, *_ in command.all:
-            self._release(work.session)
 
     def _release(self, session: str) -> None:
         self._running[session] -= 1

@@ -6,7 +6,7 @@
     │   └── SessionLimit     idle, too long
     ├── Refused              no session for this request: reason and the time to come back
     ├── EngineError          an engine failed; costs its own turn
-    │   ├── EngineTimeout, EngineUnavailable, EngineThrottled, EngineBusy
+    │   ├── EngineTimeout, EngineUnavailable, EngineThrottled, EngineBusy, EngineExhausted
     │   ├── PromptRefused, PromptTooLong
     │   └── BadToolCall
     ├── ModelError           a model is missing, corrupt or cannot be fetched
@@ -146,11 +146,20 @@ class EngineUnavailable(EngineError):
 class EngineThrottled(EngineUnavailable):
     """A remote engine has asked this session, and not the others, to come back later."""
 
+    code = "engine_throttled"
+
 
 class EngineBusy(EngineError):
     """All slots of an engine are leased."""
 
     code = "engine_busy"
+
+
+class EngineExhausted(EngineError):
+    """So many turns of a session have failed in a row that it is ended."""
+
+    code = "engine_exhausted"
+    close_code = 1013
 
 
 class PromptRefused(EngineError):

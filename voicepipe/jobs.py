@@ -67,6 +67,10 @@ def nothing_lost(still: asyncio.Future[Any]) -> None:
     """The call uses nothing that others do."""
 
 
+def nobody_counts(slots: int) -> None:
+    """The leases."""
+
+
 class Chunk(NamedTuple):
     """What a work comes to at the engines."""
 
@@ -182,17 +186,24 @@ class Reading:
 
 class Jobs:
     """The engine handles of one session. Leases a reply slot at birth (raises EngineBusy); `close` gives it
-    back, and must not be called while a chunk of the session runs."""
+    back, and must not be called while a chunk of the session runs, unless it was told that its call is lost."""
 
-    def __init__(self, session: str, engines: Engines, ring: AudioRing, output_rate: int | None) -> None:
+    def __init__(
+        self,
+        session: str,
+        engines: Engines,
+        ring: AudioRing,
+        output_rate: int | None,
+        on_lease: Callable[[int], None] = nobody_counts,
+    ) -> None:
+        """`on_lease` is told by how many the leased reply slots have changed."""
         self.output_rate = output_rate or engines.tts.sample_rate_hz
         self._session = session
         self._engines = engines
         self._ring = ring
-        self._slot: LlmSlot | None = engines.llm.open(session)
+        self._on_lease = on_lease
+        self._slot: LlmSlot | None = self._lease()
         """None: it was lost in a call that does not end, and another one is needed."""
-        self._lost: list[Callable[[], None]] = []
-        """How to give back what calls use that could not be stopped."""
         self._asr = engines.asr.open()
         self._asr_turn = 0
         second = engines.asr_second
@@ -253,40 +264,36 @@ class Jobs:
         if self._rehearing is not None:
             self._rehearing.close()
         if self._slot is not None:
-            self._slot.close()
-        while self._lost:
-            self._lost.pop()()
+            self._give_back(self._slot)
 
-    # calls that do not end
+    def _lease(self) -> LlmSlot:
+        slot = self._engines.llm.open(self._session)
+        self._on_lease(1)
+        return slot
 
-    def _leave(self, close: Callable[[], None], still: asyncio.Future[Any]) -> None:
-        """Until the call has ended, or the session has left the device, which waits for it too."""
+    def _give_back(self, slot: LlmSlot) -> None:
+        slot.close()
+        self._on_lease(-1)
 
-        def give_back(_: object) -> None:
-            if close in self._lost:
-                self._lost.remove(close)
-                close()
-
-        self._lost.append(close)
-        still.add_done_callback(give_back)
+    # calls that do not end: what they use is given back when they do, be the session there or not
 
     def _lose_slot(self, slot: LlmSlot | None, still: asyncio.Future[Any]) -> None:
         if slot is not None and slot is self._slot:
             self._slot = None
             self._generation = _LostGeneration(EngineUnavailable(_SLOT_LOST))
-            self._leave(slot.close, still)
+            still.add_done_callback(lambda _: self._give_back(slot))
 
     def _lose_ears(self, stream: AsrStream, still: asyncio.Future[Any]) -> None:
         """The next decode hears the turn from its beginning."""
         if stream is self._asr:
             self._asr, self._asr_turn = self._engines.asr.open(), 0
-            self._leave(stream.close, still)
+            still.add_done_callback(lambda _: stream.close())
 
     def _lose_rehearing(self, rehearing: Rehearing, still: asyncio.Future[Any]) -> None:
         second = self._engines.asr_second
         if second is not None and rehearing is self._rehearing:
             self._rehearing = Rehearing(second, self._ring)
-            self._leave(rehearing.close, still)
+            still.add_done_callback(lambda _: rehearing.close())
 
     def _lose_clause(self, clause: Clause, still: asyncio.Future[Any]) -> None:
         self._openings = {text: one for text, one in self._openings.items() if one is not clause}
@@ -348,7 +355,7 @@ class Jobs:
     def _generate(self, prompt: Prompt, ctx: Context) -> Generation:
         try:
             if self._slot is None:
-                self._slot = self._engines.llm.open(self._session)
+                self._slot = self._lease()
         except EngineBusy as exc:
             return _LostGeneration(exc)
         return self._slot.generate(prompt, ctx)

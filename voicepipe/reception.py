@@ -12,6 +12,7 @@ from voicepipe.errors import (
     BadStart,
     ClientError,
     EngineBusy,
+    EngineExhausted,
     OutOfOrder,
     SessionLimit,
     VoicepipeError,
@@ -38,6 +39,10 @@ async def serve_session(connection: Connection, services: Services, ident: str) 
         return
     except ClientError as exc:
         services.observer.client_error(exc.code)
+        await _tell(connection, dialect, services, exc)
+        code, reason = exc.close_code, exc.code
+    except EngineExhausted as exc:
+        log.warning("ended, %s: peer %s", exc.code, connection.peer)
         await _tell(connection, dialect, services, exc)
         code, reason = exc.close_code, exc.code
     except EngineBusy as exc:

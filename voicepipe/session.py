@@ -17,6 +17,7 @@ from voicepipe.claim import Claim
 from voicepipe.connection import Connection, ConnectionClosed
 from voicepipe.core import events as core
 from voicepipe.core.overload import Level
+from voicepipe.core.streak import Streak
 from voicepipe.core.turn_state import Phase
 from voicepipe.device import Done, Dropped, Failed, Outcome
 from voicepipe.ears import Ears
@@ -26,6 +27,7 @@ from voicepipe.errors import (
     BadStart,
     BadToolCall,
     ClientError,
+    EngineExhausted,
     OutOfOrder,
     SessionLimit,
     Unsupported,
@@ -93,7 +95,7 @@ class Session:
             self._settings = turn_settings(services, start, budget_ms, output_rate)
         except (BadField, Unsupported) as exc:
             raise BadStart(exc.message, field=exc.field) from None
-        self._jobs = Jobs(ident, services.engines, self._ears.ring, start.output_rate)
+        self._jobs = Jobs(ident, services.engines, self._ears.ring, start.output_rate, self._on_lease)
         self._tally = Tally()
         self._turns = services.make_turns(ident, self._settings, serial)
         self._turns.on_outlook(services.forecaster.outlook())
@@ -106,7 +108,7 @@ class Session:
             acknowledged=lambda epoch: self._pump(self._turns.on_acknowledged(epoch, self._clock())),
             stale=lambda samples: services.observer.stale_audio_dropped(samples / self._jobs.output_rate),
         )
-        services.observer.lease_taken("llm")
+        self._streak = Streak(services.config.limits.failed_turns)
         self._sheds = False
         self._spare_s: float | None = None
         self._claim = Claim(ident, services.device, self._clock)
@@ -127,14 +129,14 @@ class Session:
 
     async def _converse(self) -> tuple[int, str]:
         """Until the client ends it, the connection closes, a limit is hit, the server drains or we break."""
-        cause: ClientError | ConnectionClosed | _End
+        cause: ClientError | EngineExhausted | ConnectionClosed | _End
         try:
             async with asyncio.TaskGroup() as group:
                 for part in (self._read(), self._outbox.write(), self._watch(), self._drain()):
                     group.create_task(part)
-        except* (ClientError, ConnectionClosed, _End) as several:
+        except* (ClientError, EngineExhausted, ConnectionClosed, _End) as several:
             first = several.exceptions[0]
-            assert isinstance(first, ClientError | ConnectionClosed | _End)
+            assert isinstance(first, ClientError | EngineExhausted | ConnectionClosed | _End)
             cause = first
         if isinstance(cause, _End):
             return cause.code, cause.reason
@@ -192,7 +194,11 @@ class Session:
 
     async def _watch(self) -> None:
         """A fault of ours in a callback ends the session like one in a task."""
-        await self._broken
+        try:
+            await self._broken
+        except EngineExhausted:
+            await self._outbox.finish()
+            raise
 
     def _close(self) -> None:
         if self._timer is not None:
@@ -216,7 +222,10 @@ class Session:
         """The slot is free once none of the session's chunks runs."""
         self._jobs.close()
         self._released.set()
-        self._services.observer.lease_returned("llm")
+
+    def _on_lease(self, slots: int) -> None:
+        observer = self._services.observer
+        (observer.lease_taken if slots > 0 else observer.lease_returned)("llm")
 
     # messages
 
@@ -363,6 +372,8 @@ class Session:
         self._turn_over.set()
         self._services.observer.turn_ended(record.verdict.value, record.felt_estimate_s, record.system_s)
         self._services.on_record(self._ident, record)
+        if self._streak.on_turn(record.verdict) and not self._broken.done():
+            self._broken.set_exception(EngineExhausted("too many turns in a row have failed; try again later"))
         for way in record.ways:
             self._services.forecaster.on_way(way)
         self._turns.on_outlook(self._services.forecaster.outlook())

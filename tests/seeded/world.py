@@ -134,7 +134,7 @@ class World:
 
     async def play(self) -> None:
         self.loop.trace.note(self.loop.time(), f"{self.plan}")
-        engines = seeded_engines(self.seed, self.loop, self.plan.weather, self.plan.sessions)
+        engines = self.engines = seeded_engines(self.seed, self.loop, self.plan.weather, self.plan.sessions)
         forecaster = Forecaster(PLACEMENT)
         lanes = LANES | {"main": self.draw.choice((1, 1, 2))}
 
@@ -241,7 +241,8 @@ class World:
     def _check_always(self) -> None:
         """Cheap, after each step of the loop."""
         assert self.admission.snapshot().active == self.server.live == self.counts.leases["session"]
-        assert self.counts.leases["llm"] <= self.server.live + len(self.device._leaving)
+        leaving, leased = len(self.device._leaving), self.counts.leases["llm"]
+        assert leased == self.engines.llm.leased <= self.server.live + leaving + self._abandoned  # type: ignore[attr-defined]
         assert len(self.server.lobby._tickets) <= self.plan.places
         if self.trace.steps % 64 == 0:
             self._check_bounds()
@@ -267,7 +268,7 @@ class World:
         lost = self._abandoned  # calls that never end
         held = self.counts.leases
         assert held["session"] == self.server.live == 0, "a session's lease was not given back"
-        assert held["llm"] <= lost and engines.llm.leased <= lost, "a reply slot was not given back"  # type: ignore[attr-defined]
+        assert held["llm"] == engines.llm.leased <= lost, "a reply slot was not given back"  # type: ignore[attr-defined]
         assert held["text"] <= lost, "a text's slot was not given back"
         assert self.counts.calls["session_failed"] == 0, "a session ended by a bug of ours"
         assert self.counts.calls["task_abandoned"] == 0, "a session ignored its cancellation"

@@ -234,6 +234,9 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The longest turn; it is committed where it stands."""
     engine_timeout_s: Seconds = 10.0
     """What an engine has not done by then has failed, and its turn with it."""
+    failed_turns: Annotated[int, Meta(ge=0, le=1000)] = 5
+    """After so many turns in a row that engines have failed, a session is ended (`engine_exhausted`): its place may
+    be of more use to others. 0 goes on."""
     chunk_s: Seconds = 5.0
     """A call of an engine that takes longer has failed too, unless its declared bound allows for more; its lane
     goes on without it. Calls of which no bound is known have `engine_timeout_s`."""

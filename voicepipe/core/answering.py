@@ -95,6 +95,14 @@ class Answering:
         tools = self._settings.tools if ask.tools is None else ask.tools
         return self._reading.stop() + turn.reply.begin(tuple(lines), now, small=small, tools=tools)
 
+    def begin_again(self, turn: Turn, now: float) -> list[TurnCommand]:
+        """The reply to a committed turn has failed before any of it was told."""
+        assert turn.reply is not None
+        turn.ledger.on_reply_dropped()
+        turn.reply.on_dropped()
+        turn.reply = None
+        return [self._numbers.retire_reply(), *self.begin(turn, turn.utterance.text, self._numbers.epoch, now)]
+
     def drop(self, turn: Turn) -> list[TurnCommand]:
         """Forget what was made ahead; the revision rises, so that none of it can be released."""
         if turn.reply is None:

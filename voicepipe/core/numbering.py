@@ -51,6 +51,11 @@ class Numbering:
         self._revision += 1
         return Retire(self._epoch + 1, self._revision)
 
+    def retire_reply(self) -> Retire:
+        """The present epoch's reply is made anew."""
+        self._revision += 1
+        return Retire(self._epoch, self._revision)
+
     def promote_ahead(self, deadline: float | None, *kinds: WorkKind) -> Promote:
         """What the next commit would release, and all that leads to it, is waited for by now."""
         return Promote(self._epoch + 1, deadline, kinds)

@@ -123,7 +123,7 @@ class Reply:
         self._first_clause = True
         self._since = 0.0
         """When the step towards the first content that is under way began: the clause, then its audio."""
-        self._told = False
+        self._told = self._acknowledged = False
         self.finished = False
         """The whole reply has been heard; or it has been made in writing, and the first of it was handed to the
         socket."""
@@ -153,6 +153,11 @@ class Reply:
     def on_its_way(self) -> bool:
         """The first of its content has been handed out."""
         return self._told
+
+    @property
+    def is_untold(self) -> bool:
+        """Nothing of it, nor any sound in its stead, has been handed out: another one may take its place."""
+        return not (self._told or self._acknowledged or self.called)
 
     @property
     def made(self) -> bool:
@@ -262,6 +267,7 @@ class Reply:
 
     def acknowledge(self, pcm: bytes, now: float) -> list[TurnCommand]:
         """A sound that is no content goes before it; it has been released, and has no content yet."""
+        self._acknowledged = True
         told = Acknowledged(self.ident.turn, self.ident.epoch, len(pcm) // BYTES_PER_SAMPLE)
         return [told, *self._translate(self.playout.on_acknowledgement(pcm, now))]
 

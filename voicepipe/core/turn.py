@@ -58,6 +58,7 @@ from voicepipe.core.listening import Listening
 from voicepipe.core.numbering import Numbering
 from voicepipe.core.pauses import Pauses
 from voicepipe.core.reply import Reply
+from voicepipe.core.second_try import takes_second_try
 from voicepipe.core.spelling import as_before
 from voicepipe.core.turn_state import Phase, Turn, TurnSettings, TurnSnapshot, open_turn
 from voicepipe.core.utterance import RATE_HZ, Final, Span, Speaking
@@ -238,13 +239,20 @@ class Turns:
             turn.utterance.on_lost(work)  # the words go on alone
             return []
         if work.kind.stage is Stage.ASR:
-            final_lost = turn.utterance.on_lost(work)
-            return self._fail(turn, code, Stage.ASR, now) if final_lost else []
+            if not turn.utterance.on_lost(work):
+                return []
+            if takes_second_try(turn, code):
+                turn.progress = now
+                return turn.utterance.decode_again()
+            return self._fail(turn, code, Stage.ASR, now)
         if work.kind is WorkKind.WARM or turn.reply is None or not turn.reply.owns(work):
             return []
-        if turn.phase is Phase.COMMITTED:
+        if turn.phase is not Phase.COMMITTED:
+            return self._answering.drop(turn)  # begun again at the commit
+        if not takes_second_try(turn, code):
             return self._fail(turn, code, work.kind.stage, now)
-        return self._answering.drop(turn)  # begun again at the commit
+        commands = self._answering.begin_again(turn, now)
+        return self._settle(commands + turn.reply.on_release(now), now)
 
     def on_deaf(self, code: str, now: float) -> list[TurnCommand]:
         """The ears have failed: what the user says in this turn is not known any more."""

@@ -124,6 +124,8 @@ class Turn:
     """The user's line, once it is in the history."""
     ask: Ask = field(default_factory=Ask)
     """What is special about its reply."""
+    tried_again: bool = False
+    """An engine failed, and was asked once more (`core.second_try`)."""
     results: list[Line] = field(default_factory=list)
     """Of tools that its reply has called, and that is not in the history yet."""
 

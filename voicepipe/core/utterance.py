@@ -277,6 +277,13 @@ class Utterance:
         self._final = None
         return True
 
+    def decode_again(self) -> list[TurnCommand]:
+        """The decode that counts has failed: once more."""
+        at = self._silent_from
+        commands = self._decode_fully(self._decoded_to if at is None else at, WorkClass.STARTED)
+        self._final = next(reversed(self._fulls))
+        return commands
+
     def show(self, stable: str, tentative: str) -> Partial | None:
         """What is to be told of it: stable words stay as they were told first."""
         kept = self._shown.stable
