@@ -160,7 +160,7 @@ class MemoryServer(VoiceServer):
             self.refused_before[HTTPStatus.SERVICE_UNAVAILABLE] += 1
             await socket.near.close(1006, "503")
             return
-        answer = self._process_response(socket, _REQUEST, Response(101, "", Headers()))
+        answer = await self._process_response(socket, _REQUEST, Response(101, "", Headers()))
         if answer is not None:
             self.refused_before[answer.status_code] += 1
             await socket.near.close(1006, str(answer.status_code))
