@@ -11,6 +11,7 @@ import numpy as np
 
 from tests.driving import Heard
 from tests.seeded.door import Socket
+from tests.seeded.engines import CANARY
 from tests.seeded.loop import Trace
 from voicepipe.connection import ConnectionClosed
 from voicepipe.wire import messages as wire
@@ -25,6 +26,8 @@ GARBAGE: tuple[str | bytes, ...] = (
     "{",
     "[]",
     '{"type": "nonsense"}',
+    '{"type": "input.text", "text": ["zanzibar"]}',
+    '{"zanzibar": 1',
     '{"type": "playback", "epoch": -1, "played_samples": 0}',
     '{"type": "session.start"}',
     b"\x00\x01",
@@ -112,7 +115,7 @@ class SeededCaller:
         await self._sound(_VOICE, self._draw.uniform(0.1, 0.6))
 
     async def type(self) -> None:
-        await self.send(wire.InputText("Hello."))
+        await self.send(wire.InputText(f"Hello, {CANARY}."))
 
     async def wait(self) -> None:
         await asyncio.sleep(self._draw.choice((0.0, 0.01, 0.1, 1.0, 3.0)) * self._draw.random())
@@ -136,10 +139,10 @@ class SeededCaller:
         await self.send(message if self._draw.random() < 0.7 else wire.HistoryTruncate(epoch, float(played // 8)))
 
     async def update(self) -> None:
-        await self.send(wire.SessionUpdate(instructions="Be brief.", auto_reply=self._draw.random() < 0.9))
+        await self.send(wire.SessionUpdate(instructions=f"Talk of {CANARY}.", auto_reply=self._draw.random() < 0.9))
 
     async def add_history(self) -> None:
-        await self.send(wire.HistoryAdd("user", "By the way.", id=self._draw.choice(("", "a", "b"))))
+        await self.send(wire.HistoryAdd("user", f"To {CANARY}.", id=self._draw.choice(("", "a", "b"))))
 
     async def forget_history(self) -> None:
         await self.send(wire.HistoryDelete(self._draw.choice(("a", "b", "user-1", "assistant-1"))))

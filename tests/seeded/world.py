@@ -37,6 +37,7 @@ from voicepipe.pages import Readiness
 from voicepipe.reception import serve_session
 from voicepipe.server import ServerSettings
 from voicepipe.services import Services
+from voicepipe.wire import messages as wire
 
 LONGEST_S = 900.0
 """Virtual time that no seed needs."""
@@ -255,6 +256,7 @@ class World:
     def _check_always(self) -> None:
         """Cheap, after each step of the loop."""
         assert self.admission.snapshot().active == self.server.live == self.counts.leases["session"]
+        assert self.server.live <= self.plan.sessions, "more were let in than there is room for"
         leaving, leased = len(self.device._leaving), self.counts.leases["llm"]
         assert leased == self.engines.llm.leased <= self.server.live + leaving + self._abandoned  # type: ignore[attr-defined]
         assert len(self.server.lobby._tickets) <= self.plan.places
@@ -305,6 +307,10 @@ class World:
         assert caller.closed is not None and connection.closed_with is not None
         assert connection.closed_with[0] in CODES, f"{caller.name} was closed with {connection.closed_with}"
         assert caller.vanished or caller.closed.code == 1000 or caller.closed.reason, "it was told no reason"
+        if connection.closed_with[0] == 1013 and not caller.vanished:
+            last = caller.log[-1].message
+            comes_back = isinstance(last, wire.Refused) and last.retry_after_ms > 0
+            assert comes_back or isinstance(last, wire.Error), "it was not told why, or when to come back"
         has_all = caller.closed.code == 1000 and not caller.vanished  # a drain does not wait for who reads nothing
         records = self.records.get(self._ident_of.get(id(connection), ""), [])
         check_verdicts(records, caller.log, caller.closed if has_all else None)
