@@ -519,7 +519,7 @@ async def ends(still: asyncio.Future[None]) -> None:
 
 
 async def test_a_slot_that_is_lost_is_replaced_and_given_back_when_its_call_ends() -> None:
-    """Also after the session has closed. Only what the call uses waits for it: a seed found a second slot that did."""
+    """Also after the session has closed. Only what the call uses waits for it: a seed found one more that did."""
     llm, counted = ListeningLlm(CONFIG, 2), list[int]()
     jobs = Jobs("s", engines(llm=llm), ring(0), None, counted.append)
     still = lost(jobs.call(Submit(work(WorkKind.THINK), THINK), None, 0.0))

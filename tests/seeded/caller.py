@@ -11,6 +11,7 @@ import numpy as np
 
 from tests.driving import Heard
 from tests.seeded.door import Socket
+from tests.seeded.engines import CANARY
 from tests.seeded.loop import Trace
 from voicepipe.connection import ConnectionClosed
 from voicepipe.wire import messages as wire
@@ -25,6 +26,8 @@ GARBAGE: tuple[str | bytes, ...] = (
     "{",
     "[]",
     '{"type": "nonsense"}',
+    '{"type": "input.text", "text": ["zanzibar"]}',
+    '{"zanzibar": 1',
     '{"type": "playback", "epoch": -1, "played_samples": 0}',
     '{"type": "session.start"}',
     b"\x00\x01",
@@ -46,19 +49,19 @@ class SeededCaller:
         self._trace = trace
         self._clock = asyncio.get_running_loop().time
         self._position = 0
-        self._reading = asyncio.Event()
-        self._reading.set()
+        self.reading = asyncio.Event()
+        self.reading.set()
         self._epoch = 0
 
     async def run(self) -> None:
         """Until the connection is closed, by whichever side."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._listen())
+            group.create_task(self.listen())
             if self._draw.random() < 0.2:
                 group.create_task(self._vanish_after(self._draw.uniform(0.0, 6.0)))
             with suppress(ConnectionClosed):
                 await self._talk()
-            self._reading.set()
+            self.reading.set()
 
     def note(self, what: str) -> None:
         self._trace.note(self._clock(), f"{self.name} {what}")
@@ -68,14 +71,14 @@ class SeededCaller:
     async def _talk(self) -> None:
         draw = self._draw
         if draw.random() < 0.95:
-            await self._send(self._start())
+            await self.send(self._start())
         for _ in range(draw.randrange(1, 9)):
             act = draw.choices(ACTS, WEIGHTS)[0]
             self.note(act.__name__)
             await act(self)
         if draw.random() < 0.5:
             self.note("ends")
-            await self._send(wire.SessionEnd())
+            await self.send(wire.SessionEnd())
             await asyncio.sleep(draw.uniform(0.0, 3.0))
         if draw.random() < 0.8:
             await self.vanish()
@@ -112,48 +115,48 @@ class SeededCaller:
         await self._sound(_VOICE, self._draw.uniform(0.1, 0.6))
 
     async def type(self) -> None:
-        await self._send(wire.InputText("Hello."))
+        await self.send(wire.InputText(f"Hello, {CANARY}."))
 
     async def wait(self) -> None:
         await asyncio.sleep(self._draw.choice((0.0, 0.01, 0.1, 1.0, 3.0)) * self._draw.random())
 
     async def commit(self) -> None:
-        await self._send(wire.InputCommit(even_empty=self._draw.random() < 0.3))
+        await self.send(wire.InputCommit(even_empty=self._draw.random() < 0.3))
 
     async def cancel(self) -> None:
-        await self._send(wire.ReplyCancel())
+        await self.send(wire.ReplyCancel())
 
     async def clear(self) -> None:
-        await self._send(wire.InputClear())
+        await self.send(wire.InputClear())
 
     async def create(self) -> None:
-        await self._send(wire.ReplyCreate())
+        await self.send(wire.ReplyCreate())
 
     async def report(self) -> None:
         epoch = max(0, self._epoch + self._draw.choice((0, 0, 0, -1, 1)))
         played = round(self._draw.uniform(0, 3) * 8000)
         message = wire.Playback(epoch, played)
-        await self._send(message if self._draw.random() < 0.7 else wire.HistoryTruncate(epoch, float(played // 8)))
+        await self.send(message if self._draw.random() < 0.7 else wire.HistoryTruncate(epoch, float(played // 8)))
 
     async def update(self) -> None:
-        await self._send(wire.SessionUpdate(instructions="Be brief.", auto_reply=self._draw.random() < 0.9))
+        await self.send(wire.SessionUpdate(instructions=f"Talk of {CANARY}.", auto_reply=self._draw.random() < 0.9))
 
     async def add_history(self) -> None:
-        await self._send(wire.HistoryAdd("user", "By the way.", id=self._draw.choice(("", "a", "b"))))
+        await self.send(wire.HistoryAdd("user", f"To {CANARY}.", id=self._draw.choice(("", "a", "b"))))
 
     async def forget_history(self) -> None:
-        await self._send(wire.HistoryDelete(self._draw.choice(("a", "b", "user-1", "assistant-1"))))
+        await self.send(wire.HistoryDelete(self._draw.choice(("a", "b", "user-1", "assistant-1"))))
 
     async def stall(self) -> None:
         """Reads nothing for a while, and goes on writing."""
-        self._reading.clear()
+        self.reading.clear()
         await self.wait()
         await self.type()
         await asyncio.sleep(self._draw.choice((0.2, 1.5, 8.0)))
-        self._reading.set()
+        self.reading.set()
 
     async def babble(self) -> None:
-        await self._send_raw(self._draw.choice(GARBAGE))
+        await self.send_raw(self._draw.choice(GARBAGE))
 
     async def jump(self) -> None:
         """Its clock."""
@@ -176,22 +179,25 @@ class SeededCaller:
         await asyncio.sleep(seconds)
         await self.vanish()
 
+    async def sound(self, packets: int, *, voiced: bool) -> None:
+        await self._sound(_VOICE if voiced else _SILENCE, packets * PACKET_S)
+
     async def _sound(self, packet: bytes, seconds: float) -> None:
         for _ in range(max(1, round(seconds / PACKET_S))):
-            await self._send(wire.AudioFrame(0, self._position, packet))
+            await self.send(wire.AudioFrame(0, self._position, packet))
             self._position = (self._position + _SIZE) % 2**32
             await asyncio.sleep(PACKET_S)
 
-    async def _send(self, message: wire.ClientMessage | wire.AudioFrame) -> None:
-        await self._send_raw(encode_client(message))
+    async def send(self, message: wire.ClientMessage | wire.AudioFrame) -> None:
+        await self.send_raw(encode_client(message))
 
-    async def _send_raw(self, data: str | bytes) -> None:
+    async def send_raw(self, data: str | bytes) -> None:
         await self.socket.far.send(data)
 
-    async def _listen(self) -> None:
+    async def listen(self) -> None:
         try:
             while True:
-                await self._reading.wait()
+                await self.reading.wait()
                 message = decode_server(await self.socket.far.recv())
                 self.log.append(Heard(self._clock(), message))
                 if isinstance(message, wire.TurnCommitted):

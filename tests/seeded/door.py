@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -15,7 +14,7 @@ from websockets.http11 import Request, Response
 
 from voicepipe.connection import Connection, ConnectionClosed, MemoryConnection
 from voicepipe.core.admission import Admission
-from voicepipe.gate import Visit
+from voicepipe.gate import Crowd, Visit
 from voicepipe.metrics import Metrics
 from voicepipe.pages import Readiness
 from voicepipe.server import Handler, ServerSettings, VoiceServer
@@ -142,11 +141,16 @@ class MemoryServer(VoiceServer):
         return self._listener.handler_tasks
 
     def connect(
-        self, query: Mapping[str, str], capacity: int, watch: Callable[[Socket, str | bytes], None]
+        self,
+        query: Mapping[str, str],
+        capacity: int,
+        watch: Callable[[Socket, str | bytes], None],
+        token: str | None = None,
     ) -> Socket:
         """As the library does: gate, handshake and session in one task of the connection's own."""
         near, far = MemoryConnection.pair(capacity=capacity, query=query)
-        visit = Visit("GET", f"/v1/voice?{urlencode(query)}", {"sec-websocket-protocol": PROTOCOL}, "127.0.0.1")
+        protocols = PROTOCOL if token is None else f"{PROTOCOL}, {token}"
+        visit = Visit("GET", f"/v1/voice?{urlencode(query)}", {"sec-websocket-protocol": protocols}, "127.0.0.1")
         socket: Socket
         connection = SeededConnection(near, self._settings.send_timeout_s, lambda data: watch(socket, data))
         socket = Socket(visit, connection, far)
@@ -156,16 +160,20 @@ class MemoryServer(VoiceServer):
         return socket
 
     async def _shake_hands(self, socket: Socket) -> None:
-        if self.draining.is_set():
-            self.refused_before[HTTPStatus.SERVICE_UNAVAILABLE] += 1
-            await socket.near.close(1006, "503")
+        assert socket.visit is not None
+        crowd = Crowd(len(self.tasks), len(self.tasks))
+        turned_away = self._gate.check(socket.visit, crowd, port=0, draining=self.draining.is_set())
+        if turned_away is not None:
+            self.refused_before[turned_away.reply.status] += 1
+            await socket.near.close(1006, str(turned_away.reply.status.value))
             return
         answer = await self._process_response(socket, _REQUEST, Response(101, "", Headers()))
         if answer is not None:
             self.refused_before[answer.status_code] += 1
             await socket.near.close(1006, str(answer.status_code))
             return
-        await self._serve_session(socket)
+        if socket.decision is not None:
+            await self._serve_session(socket)
 
     def _connection(self, ws: Any) -> WebsocketConnection:
         return cast(WebsocketConnection, cast(Connection, ws.near))

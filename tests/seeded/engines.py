@@ -22,8 +22,10 @@ from voicepipe.engines.scripted import (
 )
 from voicepipe.errors import EngineError, EngineThrottled, EngineTimeout, EngineUnavailable
 
-REPLIES = ("Yes.", "It is late. Go home.", "One two three four five six seven. Eight nine ten.", "")
-HEARD = ("What is the time?", "tell me and", "", "Stop.", "I would like tea and cake.")
+CANARY = "zanzibar"
+"""In all that is said, by whomever, and in what engines say of it when they fail: no log may hold it."""
+REPLIES = ("Yes.", "Zanzibar is far. Go home.", "One two three four five six zanzibar. Eight nine ten.", "")
+HEARD = ("Where is zanzibar?", "zanzibar and", "", "Zanzibar.", "I would like zanzibar and cake.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class Chance:
             EngineThrottled("too many"),
             EngineTimeout("too late"),
             MemoryError(),
-            ValueError("a bug"),
+            ValueError(f"no {CANARY}"),
             SystemExit(1),
         ]
         faults.append(StopIteration() if self.blocks else asyncio.CancelledError())

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.seeded import world
+from tests.seeded.engines import CANARY
 from tests.seeded.world import play
 
 SEEDS = int(os.environ.get("VOICEPIPE_SEEDS", "2000"))
@@ -62,6 +63,16 @@ def test_the_seeds_come_by_what_they_are_about() -> None:
     for seed in range(400):
         seen += play(seed).seen()
     assert {what for what in REACHED if not seen[what]} == set()
+
+
+def test_no_log_holds_what_was_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither what users type and say, nor replies, nor what an engine's exception quotes of them; at any level."""
+    logging.disable(logging.NOTSET)
+    caplog.set_level(logging.DEBUG)
+    for seed in range(100):
+        play(seed)
+    assert "chunk failed: ValueError" in caplog.text and "session 1 ended" in caplog.text
+    assert CANARY not in caplog.text.lower()
 
 
 def test_the_same_seed_is_the_same_run() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +31,13 @@ from voicepipe.device import Device
 from voicepipe.engines.base import ChatMessage, Engines, TextRequest
 from voicepipe.entrance import make_admission, make_policy
 from voicepipe.errors import EngineError, Refused
+from voicepipe.gate import AccessRules
 from voicepipe.outbox import FRAMES
 from voicepipe.pages import Readiness
 from voicepipe.reception import serve_session
 from voicepipe.server import ServerSettings
 from voicepipe.services import Services
+from voicepipe.wire import messages as wire
 
 LONGEST_S = 900.0
 """Virtual time that no seed needs."""
@@ -44,6 +47,8 @@ TURN_LONGEST_S = 60.0
 """No turn takes longer: `turn_s`, what engines are given, and a long reply."""
 CODES = {1000, 1001, 1006, 1008, 1012, 1013, 4400, 4408, 4409}
 """With which a connection may be closed. 1011 is a bug of ours."""
+CLOCK = "clock"
+"""Name of the task by which a test lets time pass."""
 JOBS_PER_SESSION = 24
 """Works of a session that wait or run at a time: far fewer, and yet not one."""
 
@@ -76,13 +81,15 @@ class Plan:
 
 
 class World:
-    def __init__(self, seed: int, loop: SeededLoop, trace: Trace) -> None:
+    def __init__(self, seed: int, loop: SeededLoop, trace: Trace, plan: Plan | None = None) -> None:
         self.seed = seed
         self.loop = loop
         self.trace = trace
         self.draw = random.Random(f"{seed}/world")
-        self.plan = Plan.draw(self.draw)
+        self.plan = plan or Plan.draw(self.draw)
         self.counts = Counts()
+        self.tokens: set[str] = set()
+        """That let somebody in; none are needed where there are none."""
         self.records: dict[str, list[TurnRecord]] = {}
         self.turns: dict[str, Turns] = {}
         self.callers: list[SeededCaller] = []
@@ -133,6 +140,7 @@ class World:
     # the run
 
     async def play(self) -> None:
+        """From the first guest until nothing is left."""
         self.loop.trace.note(self.loop.time(), f"{self.plan}")
         engines = self.engines = seeded_engines(self.seed, self.loop, self.plan.weather, self.plan.sessions)
         forecaster = Forecaster(PLACEMENT)
@@ -145,13 +153,26 @@ class World:
         async with asyncio.timeout(LONGEST_S):
             async with Device(PLACEMENT, lanes, learn=learn, health=self.health) as device:
                 self.device = device
-                await self._serve(engines, forecaster)
+                async with self._serve(engines, forecaster) as texts, asyncio.TaskGroup() as group:
+                    self._populate(group, texts)
                 await asyncio.sleep(10.0)  # sessions that have left, and calls that were cancelled
                 self.loop.check = lambda: None
             await asyncio.sleep(OVER_S)
         self._check_end(engines)
 
-    async def _serve(self, engines: Engines, forecaster: Forecaster) -> None:
+    def _populate(self, group: asyncio.TaskGroup, texts: TextService) -> None:
+        """Who comes, and what happens to the server."""
+        for number in range(self.plan.callers):
+            group.create_task(self._call(number))
+        for number in range(self.plan.texts):
+            group.create_task(self._read(texts, number))
+        if self.plan.drain_at is not None:
+            group.create_task(self._stop(self.plan.drain_at))
+        if self.plan.jump_at is not None:
+            self.loop.call_later(self.plan.jump_at, self.loop.jump, self.draw.uniform(0.5, 30.0))
+
+    @asynccontextmanager
+    async def _serve(self, engines: Engines, forecaster: Forecaster) -> AsyncIterator[TextService]:
         config, device = self.config, self.device
         admission = make_admission(config, make_policy(config, Demand(shared_kinds(PLACEMENT, LANES))))
         jitter = random.Random(f"{self.seed}/jitter")
@@ -164,7 +185,8 @@ class World:
         def ready() -> Readiness:
             return Readiness(False, "engine_stuck") if device.health().stuck else Readiness(True)
 
-        settings = ServerSettings(send_timeout_s=2.0, grace_s=3.0)
+        access = AccessRules(tokens=frozenset(self.tokens))
+        settings = ServerSettings(send_timeout_s=2.0, grace_s=3.0, access=access)
         self.server = MemoryServer(
             settings, handler, admission, self.counts, ready, lambda: jitter.uniform(0.75, 1.25)
         )
@@ -183,15 +205,8 @@ class World:
         assert engines.texts is not None
         texts = TextService(engines.texts, device, forecaster, self.counts, TextSettings("texts", 1, max_waiting=1))
         self.loop.check = self._check_always
-        async with texts, asyncio.TaskGroup() as group:
-            for number in range(self.plan.callers):
-                group.create_task(self._call(number))
-            for number in range(self.plan.texts):
-                group.create_task(self._read(texts, number))
-            if self.plan.drain_at is not None:
-                group.create_task(self._stop(self.plan.drain_at))
-            if self.plan.jump_at is not None:
-                self.loop.call_later(self.plan.jump_at, self.loop.jump, self.draw.uniform(0.5, 30.0))
+        async with texts:
+            yield texts
         await self._stop(0.0)
 
     async def _call(self, number: int) -> None:
@@ -241,6 +256,7 @@ class World:
     def _check_always(self) -> None:
         """Cheap, after each step of the loop."""
         assert self.admission.snapshot().active == self.server.live == self.counts.leases["session"]
+        assert self.server.live <= self.plan.sessions, "more were let in than there is room for"
         leaving, leased = len(self.device._leaving), self.counts.leases["llm"]
         assert leased == self.engines.llm.leased <= self.server.live + leaving + self._abandoned  # type: ignore[attr-defined]
         assert len(self.server.lobby._tickets) <= self.plan.places
@@ -272,7 +288,8 @@ class World:
         assert held["text"] <= lost, "a text's slot was not given back"
         assert self.counts.calls["session_failed"] == 0, "a session ended by a bug of ours"
         assert self.counts.calls["task_abandoned"] == 0, "a session ignored its cancellation"
-        left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        ours = asyncio.current_task()
+        left = [task for task in asyncio.all_tasks() if task is not ours and task.get_name() != CLOCK]
         assert not left, f"tasks are left: {left}"
         assert not self.device._jobs, "a work was never answered"
         lanes = self.device.snapshot().lanes.values()
@@ -290,6 +307,10 @@ class World:
         assert caller.closed is not None and connection.closed_with is not None
         assert connection.closed_with[0] in CODES, f"{caller.name} was closed with {connection.closed_with}"
         assert caller.vanished or caller.closed.code == 1000 or caller.closed.reason, "it was told no reason"
+        if connection.closed_with[0] == 1013 and not caller.vanished:
+            last = caller.log[-1].message
+            comes_back = isinstance(last, wire.Refused) and last.retry_after_ms > 0
+            assert comes_back or isinstance(last, wire.Error), "it was not told why, or when to come back"
         has_all = caller.closed.code == 1000 and not caller.vanished  # a drain does not wait for who reads nothing
         records = self.records.get(self._ident_of.get(id(connection), ""), [])
         check_verdicts(records, caller.log, caller.closed if has_all else None)
@@ -306,10 +327,10 @@ def play(seed: int, show: Callable[[str], None] | None = None) -> World:
         return world
     finally:
         loop.check = lambda: None
-        _let_go(loop)
+        let_go(loop)
 
 
-def _let_go(loop: SeededLoop) -> None:
+def let_go(loop: SeededLoop) -> None:
     """Also of what a failed seed has left."""
     left = asyncio.all_tasks(loop)
     for task in left:
