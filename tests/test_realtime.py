@@ -161,6 +161,26 @@ def test_a_recording_that_comes_at_once_is_heard_from_its_beginning() -> None:
     assert not client.errors
 
 
+def test_an_item_is_told_of_before_its_transcript() -> None:
+    """Also where the words are known by the time of the commit."""
+
+    async def script(client: Client) -> None:
+        await client.update(audio={"input": {"turn_detection": None, "transcription": {}}})
+        await client.speak(1.0)
+        await client.pause(0.5)
+        await client.send("input_audio_buffer.commit")
+        await client.wait(0.5)
+
+    client = call(script, engines(SHORT))
+    assert client.kinds()[3:] == [
+        "input_audio_buffer.committed",
+        "conversation.item.added",
+        "conversation.item.done",
+        "conversation.item.input_audio_transcription.completed",
+    ]
+    assert client.of("conversation.item.added")[0]["item"]["content"][0]["transcript"] is None
+
+
 def test_pushing_to_talk_over_a_reply() -> None:
     """What is said while the reply is spoken is heard, and the commit stops the reply."""
     llm = listening(LONG)

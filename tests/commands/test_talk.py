@@ -73,6 +73,7 @@ def test_demo_for_people_shows_what_was_said_and_the_waterfall(own_cache: Path) 
     assert "bot: This is a scripted reply. It has two sentences." in done.stdout
     assert "endpoint ░" in done.stdout
     assert f"the replies are in {own_cache / 'demo' / 'reply.wav'}" in done.stdout
+    assert f"the question is in {own_cache / 'demo' / 'question-scripted.wav'}" in done.stdout
 
 
 def test_a_recording_in_which_nobody_speaks(tmp_path: Path) -> None:

@@ -63,6 +63,16 @@ def pipecat() -> Path:
     return python_with("pipecat.txt")
 
 
+def test_the_page_names_the_versions_that_are_tested() -> None:
+    page = (HERE.parents[1] / "docs/openai-realtime.md").read_text(encoding="utf-8")
+    package = json.loads((HERE / "agents/package.json").read_text(encoding="utf-8"))
+    listed = (HERE / "livekit.txt").read_text() + (HERE / "pipecat.txt").read_text()
+    pinned = dict(line.split("==") for line in listed.splitlines())
+    assert f"| {package['dependencies']['@openai/agents']} |" in page
+    assert f"`livekit-plugins-openai` | {pinned['livekit-plugins-openai']} |" in page
+    assert f"`pipecat-ai[openai]` | {pinned['pipecat-ai']} |" in page
+
+
 async def test_openai_agents_js(agents_js: Path, port: int) -> None:
     """Its WebSocket transport, in Node."""
     saw = await hold("node", str(agents_js), f"ws://127.0.0.1:{port}/v1/realtime")

@@ -75,9 +75,12 @@ def _demo(args: argparse.Namespace) -> int:
         reporter.say("loading the engines")
         async with serving(config, loader, recorders=recorders) as served:
             reporter.say(ready_text(config, served))
-            question = clips or [await spoken_question(served.engines.tts, folder, served.on_thread)]
+            said = list(clips)
+            if not said:
+                said = [await spoken_question(served.engines.tts, folder, served.on_thread)]
+                reporter.say(f"the question is in {folder / said[0].name}")
             call = Call(f"ws://127.0.0.1:{served.server.port}", out=out)
-            return await converse(call, question, reporter)
+            return await converse(call, said, reporter)
 
     with recorders_of(config) as recorders:
         loader = loader_of(config, model_store())

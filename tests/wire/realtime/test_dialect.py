@@ -18,6 +18,7 @@ from voicepipe.wire.realtime.events import MAX_EVENT_BYTES
 
 TRANSCRIBED: dict[str, Any] = {"audio": {"input": {"transcription": {"model": "whisper-1"}}}}
 MANUAL: dict[str, Any] = {"audio": {"input": {"turn_detection": None, "transcription": {"model": "whisper-1"}}}}
+ADDED = "conversation.item.added"
 PCM = b"\0\0" * 480
 """20 ms."""
 OFFICIAL: TypeAdapter[Any] = TypeAdapter(RealtimeServerEvent)
@@ -543,6 +544,19 @@ def test_an_item_is_put_in_its_place() -> None:
 def test_an_item_without_an_id_gets_one() -> None:
     added = Wire().send("conversation.item.create", item=user_text("One."))[0]
     assert added["item"]["id"].startswith("item_")
+
+
+def test_a_conversation_that_is_told_again_keeps_its_ids_apart_from_new_ones() -> None:
+    """A client that comes back to a server that was begun anew brings the items of its old session, which may have
+    had the same name."""
+    before = Wire()
+    old = [e["item"]["id"] for e in [*before.speak(1, "What?", 1), *replied(before, 1, 1)] if e["type"] == ADDED]
+    assert len(old) == 2
+    wire = Wire()
+    for ident in old:
+        wire.send("conversation.item.create", item=user_text("What?", id=ident))
+    new = [e["item"]["id"] for e in [*wire.speak(1, "What?", 1), *replied(wire, 1, 1)] if e["type"] == ADDED]
+    assert len({*old, *new}) == 4
 
 
 def test_an_item_that_cannot_be_put_there_is_refused() -> None:

@@ -203,8 +203,8 @@ class RealtimeDialect:
             return
         item = _heard(self._new_id("item"))
         self._commits.append(item)
+        yield from self._committed(item)  # first: the words may be known by now, and are told at once
         yield wire.InputCommit(even_empty=True)
-        yield from self._committed(item)
 
     def _create_item(self, event: events.ItemCreate) -> Iterator[Step]:
         ident, after = event.item.id or self._new_id("item"), event.previous_item_id
@@ -545,7 +545,7 @@ class RealtimeDialect:
 
     def _new_id(self, kind: str) -> str:
         self._serial += 1
-        return f"{kind}_{self._name}_n{self._serial}"
+        return self._conversation.free(f"{kind}_{self._name}_n{self._serial}")
 
     def _end_interrupted(self) -> Iterator[str]:
         for event in self._take_ending():

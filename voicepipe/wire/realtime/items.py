@@ -74,6 +74,14 @@ class Conversation:
         del self._items[:-MAX_ITEMS]
         return before
 
+    def free(self, ident: str) -> str:
+        """That id, or one like it where there is such an item: a client may bring it from another session."""
+        found, number = ident, 1
+        while self.find(found) is not None:
+            number += 1
+            found = f"{ident}_{number}"
+        return found
+
     def remove(self, item: Item) -> None:
         self._items.remove(item)
 

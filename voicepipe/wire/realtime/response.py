@@ -141,7 +141,7 @@ class Response:
     def _begun(self) -> Iterator[Event]:
         if self._message is not None:
             return
-        ident = f"item_{self.id.removeprefix('resp_')}"
+        ident = self._conversation.free(f"item_{self.id.removeprefix('resp_')}")
         line = f"assistant-{self.turn}" if self._terms.kept else None
         item = Item(ident, role="assistant", status="in_progress", line=line, epoch=self.epoch)
         self._message, self._open = item, True
