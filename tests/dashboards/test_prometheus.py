@@ -1,9 +1,10 @@
 """What the dashboard asks and what the rules watch, with a real Prometheus and real servers.
 
-Real provocations: a server under load, whose callers ask for more than there is and for budgets that it cannot
-make; one that is too slow for its budget; one that sheds load; one whose model fails; one with a fault; one that
-does not become ready; one whose event loop is held up; one that is not there. Only what would take minutes or a
-fault of ours is shown by an endpoint of the test (`watching.figures`).
+Each alert is provoked at a server whose condition is true: one under load, whose callers ask for more than there is
+and for budgets that it cannot make; one too slow for its budget; one that sheds load; one that writes texts as
+urgently as it answers; some with an engine that fails, hangs, tires, listens too slowly, or hears other words each
+time (`trouble.py`); one with a fault; one that does not become ready; one whose event loop is held up; one that is
+not there.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ PROVOKED = {
     "VoicepipeBudgetOutOfReach": "slow",
     "VoicepipeOverloaded": "pressed",
     "VoicepipeLoopLags": "lagging",
-    "VoicepipeSoundWaits": "figures",
-    "VoicepipeLeasesStay": "figures",
+    "VoicepipeSoundWaits": "deaf",
+    "VoicepipeLeasesStay": "hung",
     "VoicepipeBug": "faulty",
-    "VoicepipeBoundsTooLow": "figures",
-    "VoicepipeBackgroundBlocks": "figures",
-    "VoicepipeSpeculationWastes": "figures",
+    "VoicepipeBoundsTooLow": "tired",
+    "VoicepipeBackgroundBlocks": "crowded",
+    "VoicepipeSpeculationWastes": "hasty",
 }
 """Each alert, and the server that it is about."""
 OF_THE_MACHINE = {"VoicepipeLoopLags", "VoicepipeSoundWaits", "VoicepipeOverloaded", "VoicepipePromiseAtRisk"}
