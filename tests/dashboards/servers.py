@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
 from msgspec import structs
+from prometheus_client import CollectorRegistry
 
-from tests.dashboards.trouble import BrokenLlm, BuggyLlm, FickleAsr, HangingLlm, SlowVad, TiringLlm
+from tests.dashboards.trouble import BrokenLlm, BuggyLlm, FickleAsr, HangingLlm, SlowVad
 from voicepipe.app import Serving, serving
 from voicepipe.audio import Samples, silence
 from voicepipe.config import (
@@ -26,9 +28,12 @@ from voicepipe.config import (
     OverloadConfig,
     ScriptedConfig,
 )
+from voicepipe.core.cost import CostKey, CostSnapshot, KeyCost
+from voicepipe.core.events import WorkKind
 from voicepipe.engines.base import ChatMessage, Engines, TextRequest
 from voicepipe.engines.table import load
 from voicepipe.errors import ConnectionLost, Refused, VoicepipeError
+from voicepipe.metrics import Metrics
 from voicepipe.wire.messages import TurnCommitted, TurnEnded
 from voicepipe_client import Clip, ClipSource, connect, talk
 
@@ -131,7 +136,7 @@ def url_of(served: Serving) -> str:
 
 @asynccontextmanager
 async def servers(group: asyncio.TaskGroup) -> AsyncIterator[dict[str, int]]:
-    """Instance to port. All are real."""
+    """Instance to port. All are real but `figures`."""
     async with AsyncExitStack() as stack:
         started: dict[str, Serving] = {}
 
@@ -143,9 +148,9 @@ async def servers(group: asyncio.TaskGroup) -> AsyncIterator[dict[str, int]]:
 
         tasks = [group.create_task(work) for work in await ordinary(start) + await troubled(start, stack)]
         try:
-            with warming() as warms, lagging() as lags, nobody() as gone:
+            with warming() as warms, lagging() as lags, figures() as shown, nobody() as gone:
                 ports = {name: served.server.port for name, served in started.items()}
-                yield {**ports, "warming": warms, "lagging": lags, "gone": gone}
+                yield {**ports, "warming": warms, "lagging": lags, "figures": shown, "gone": gone}
         finally:
             for task in tasks:
                 task.cancel()
@@ -169,14 +174,12 @@ async def ordinary(start: Start) -> list[Coroutine[Any, Any, None]]:
 async def troubled(start: Start, stack: AsyncExitStack) -> list[Coroutine[Any, Any, None]]:
     """Servers with an engine that gives trouble, and who calls them."""
     plain = scripted()
-    wordy = scripted(structs.replace(QUICK, reply="and on " * 300), max_reply_tokens=600)
     patient = scripted(structs.replace(QUICK, tts_ms=40.0, reply="Yes."), operating_point="safe")
     broken = await start("broken", plain, llm=BrokenLlm(QUICK, 2))
     faulty = await start("faulty", plain, llm=BuggyLlm(QUICK, 2))
     hanging = HangingLlm(QUICK, 2)
     stack.callback(hanging.go_on.set)
     hung = await start("hung", plain, llm=hanging)
-    tired = await start("tired", wordy, llm=TiringLlm(wordy.engines.scripted, 2))
     deaf = await start("deaf", plain, vad=SlowVad())
     hasty = await start("hasty", patient, asr=FickleAsr(patient.engines.scripted))
     hesitant = saying((0.5, 0.25), (0.5, 0.25), (0.5, 0.25), (0.5, 0.0))
@@ -184,7 +187,6 @@ async def troubled(start: Start, stack: AsyncExitStack) -> list[Coroutine[Any, A
         typist(broken),
         typist(faulty),
         passer_by(hung),
-        *(typist(tired) for _ in range(2)),
         *(caller(deaf, 2000.0) for _ in range(2)),
         caller(hasty, 2000.0, hesitant),
     ]
@@ -251,6 +253,36 @@ def lagging() -> Iterator[int]:
 
     with in_thread(main) as port:
         yield port
+
+
+@contextmanager
+def figures() -> Iterator[int]:
+    """No server, but what its metrics would say if bounds were too low. Of a real one they follow any engine that
+    does not tire for minutes."""
+    metrics = Metrics(CollectorRegistry())
+    key = CostKey(WorkKind.THINK, "m", "cpu", "decode")
+    cost = KeyCost(n=1000, coverage=0.8, q=2.0, base_s=0.01, per_unit_s=0.0, per_context_s=0.0, widened=0)
+    metrics.follow_costs(lambda: CostSnapshot({key: cost}))
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", metrics.CONTENT_TYPE)
+            self.end_headers()
+            self.wfile.write(metrics.exposition())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @contextmanager

@@ -75,37 +75,6 @@ class HangingGeneration(ScriptedGeneration):
         return LlmStep("", 0, finish="stop")
 
 
-class TiringLlm(ScriptedLlm):
-    """Takes longer for each word than for the one before, as on a machine that is throttled more and more."""
-
-    broken = False
-    FIRST_S, GROWTH, MOST_S = 0.001, 1.025, 0.1
-
-    def __init__(self, config: ScriptedConfig, slots: int) -> None:
-        super().__init__(config, slots)
-        self.words = 0
-
-    def generation(self, prompt: Prompt) -> ScriptedGeneration:
-        made = super().generation(prompt)
-        return TiringGeneration(made, self) if self.broken else made
-
-
-class TiringGeneration(ScriptedGeneration):
-    def __init__(self, made: ScriptedGeneration, llm: TiringLlm) -> None:
-        self.__dict__.update(made.__dict__)
-        self._llm = llm
-
-    def step(self) -> MaybeAwaitable[LlmStep]:
-        made = super().step()
-        assert not isinstance(made, LlmStep)
-        return self._late(made)
-
-    async def _late(self, made: Awaitable[LlmStep]) -> LlmStep:
-        self._llm.words += 1
-        await asyncio.sleep(min(TiringLlm.MOST_S, TiringLlm.FIRST_S * TiringLlm.GROWTH**self._llm.words))
-        return await made
-
-
 class SlowVad(ScriptedVad):
     """Listens more slowly than people speak."""
 
