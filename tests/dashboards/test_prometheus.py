@@ -1,10 +1,10 @@
 """What the dashboard asks and what the rules watch, with a real Prometheus and real servers.
 
-Each alert but one (`servers.figures`) is provoked at a server whose condition is true: one under load, whose callers
-ask for more than there is and for budgets that it cannot make; one too slow for its budget; one that sheds load; one
-that writes texts as urgently as it answers; some with an engine that fails, hangs, listens too slowly, or hears other
-words each time (`trouble.py`); one with a fault; one that does not become ready; one whose event loop is held up; one
-that is not there.
+Each alert but one (`servers.figures`) is provoked at a server whose condition is true: one under load, whose
+callers ask for more than there is and for budgets that it cannot make; one too slow for its budget; one that
+sheds load; one that writes texts as urgently as it answers; some with an engine that fails, hangs, listens too
+slowly, or hears other words each time (`trouble.py`); one with a fault; one that does not become ready; one whose
+event loop is held up; one that is not there.
 """
 
 from __future__ import annotations
