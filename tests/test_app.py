@@ -7,11 +7,13 @@ import gc
 import json
 import os
 import random
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -33,7 +35,7 @@ from voicepipe.engines.base import Engines
 from voicepipe.engines.table import load
 from voicepipe.errors import ConnectionLost, EngineError, PortInUse, Refused, ServerDrained
 from voicepipe.warmup import WarmUp
-from voicepipe.wire.native import ReplyAcknowledged
+from voicepipe.wire.native import ReplyAcknowledged, TurnEnded
 from voicepipe_client import Clip, ClipSource, Event, Session, connect, talk
 
 RATE_HZ = 16_000
@@ -352,3 +354,52 @@ async def test_without_a_cap_in_the_way_many_are_admitted_and_the_burst_refuses_
             except Refused as refused:
                 reasons.add(refused.reason)
         assert 3 <= admitted <= 20 and reasons == {"burst"}
+
+
+async def test_an_engine_that_is_stuck_makes_the_server_not_ready_until_it_is_not() -> None:
+    """More calls than may be abandoned do not end: nobody else is let in, and everybody may know why."""
+    config, _ = scripted(reply="Four five.", occupy="spin", tts_ms=0)
+    limits = msgspec.structs.replace(config.limits, chunk_s=0.1, abandoned_chunks=0, engine_timeout_s=0.5)
+    config = msgspec.structs.replace(config, limits=limits)
+    go_on, hangs = threading.Event(), threading.Event()
+
+    def loader() -> Engines:
+        engines = load(config.engines, None, sessions=2, api_key=None)
+        synthesize = engines.tts.synthesize
+
+        def hanging(text: str, *args: Any, **more: Any) -> Any:
+            synthesis = synthesize(text, *args, **more)
+            step = synthesis.step
+
+            def block() -> Any:
+                if hangs.is_set():
+                    go_on.wait(30)
+                return step()
+
+            synthesis.step = block  # type: ignore[method-assign]
+            return synthesis
+
+        engines.tts.synthesize = hanging  # type: ignore[method-assign]
+        return engines
+
+    async with serving(config, loader) as served:
+        assert served.server.readiness().ready
+        hangs.set()
+        async with connect(url(served), rate=RATE_HZ) as session:
+            await session.send_text("Hello.")
+            async for event in session:
+                if isinstance(event, TurnEnded):
+                    assert (event.verdict, event.reason) == ("failed", "engine_timeout")
+                    break
+            readiness = served.server.readiness()
+            assert (readiness.ready, readiness.reason) == (False, "engine_stuck")
+            with pytest.raises(Refused, match="engine_stuck"):
+                async with connect(url(served), rate=RATE_HZ):
+                    pass
+            assert 'voicepipe_lane_held{lane="cpu"} 1.0' in await asyncio.to_thread(page, served, "/metrics")
+            hangs.clear()
+            go_on.set()
+            async with asyncio.timeout(10):
+                await served.on_thread(lambda: None)  # behind the call that has ended
+        while not served.server.readiness().ready:  # noqa: ASYNC110 - the thread has ended; the loop hears of it next
+            await asyncio.sleep(0)

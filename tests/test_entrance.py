@@ -12,7 +12,15 @@ from voicepipe.core.demand import Demand, Expected
 from voicepipe.core.events import WorkKind
 from voicepipe.core.policies import LimitPolicy
 from voicepipe.core.quotas import Quota
-from voicepipe.entrance import deadline_settings, make_admission, make_policy, overload_settings, quota_of
+from voicepipe.engines.table import plan
+from voicepipe.entrance import (
+    deadline_settings,
+    health_settings,
+    make_admission,
+    make_policy,
+    overload_settings,
+    quota_of,
+)
 
 POLICIES = ("none", "count", "token-bucket", "aimd", "gradient", "vegas", "deadline")
 FAST = Demand(frozenset(WorkKind), Expected(0.001, 0.001))
@@ -106,3 +114,33 @@ def test_limits_of_overload_are_in_milliseconds() -> None:
         config(overload={"loop_lag_ms": 5.0, "input_age_ms": 200.0, "backlog_ms": 400.0}).overload
     )
     assert (settings.loop_lag_s, settings.input_age_s, settings.backlog_s) == (0.005, 0.2, 0.4)
+
+
+def test_an_embedded_model_is_not_entered_beside_a_lost_call_and_has_no_breaker() -> None:
+    """It computes one call at a time for everybody; there is nobody to leave alone."""
+    chosen = config(limits={"chunk_s": 3.0, "chunk_bounds": 4, "abandoned_chunks": 1, "engine_timeout_s": 8.0})
+    where = plan(chosen.engines, 2)
+    health = health_settings(chosen, where.alone, where.remote)
+    assert (health.floor_s, health.bounds, health.unbounded_s, health.abandoned) == (3.0, 4, 8.0, 1)
+    assert health.engines == dict.fromkeys((WorkKind.WARM, WorkKind.THINK, WorkKind.GENERATE), "llm")
+    assert not health.breakers and not health.floors_s
+
+
+def test_a_remote_model_has_a_breaker_and_its_own_limit_ends_a_call_first() -> None:
+    """Which tells more than the device's."""
+    chosen = config(engines={"llm": "http://127.0.0.1:1/v1", "llm_model": "m", "llm_failures": 7})
+    where = plan(chosen.engines, 2)
+    health = health_settings(chosen, where.alone, where.remote)
+    kinds = {WorkKind.WARM, WorkKind.THINK, WorkKind.GENERATE}
+    assert not health.engines and set(health.breakers) == kinds
+    assert {settings.failures for _, settings in health.breakers.values()} == {7}
+    assert health.floors_s == dict.fromkeys(kinds, chosen.engines.llm_timeout_s + 1.0)
+    none = config(engines={"llm": "http://127.0.0.1:1/v1", "llm_model": "m", "llm_failures": 0})
+    assert not health_settings(none, where.alone, where.remote).breakers
+
+
+def test_scripted_engines_may_be_entered_at_any_time() -> None:
+    """Each call is its own."""
+    chosen = config(engines={"kind": "scripted"})
+    where = plan(chosen.engines, 2)
+    assert not health_settings(chosen, where.alone, where.remote).engines

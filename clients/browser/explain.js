@@ -37,6 +37,7 @@ const REFUSALS = {
   "address-sessions": "This address has all the conversations that it may have.",
   "address-rate": "This address has begun too many conversations within a minute.",
   warming_up: "The server is still loading its models.",
+  engine_stuck: "One of the server's models does not answer. It has to be started anew.",
   draining: "The server is shutting down.",
   engine_busy: "The server has no model free for one more conversation.",
 };

@@ -6,8 +6,10 @@ import pytest
 
 from tests.metrics.conftest import value
 from voicepipe.core.admission import AdmissionSnapshot
+from voicepipe.core.breaker import BreakerSnapshot, BreakerState
 from voicepipe.core.cost import PROFILE_MARGIN, CostKey, CostModel, Size
-from voicepipe.core.events import WorkKind
+from voicepipe.core.engine_health import HealthSnapshot
+from voicepipe.core.events import Stage, WorkKind
 from voicepipe.core.overload import Level, OverloadSnapshot
 from voicepipe.core.scheduler import LaneSnapshot, SchedulerSnapshot
 from voicepipe.metrics import Metrics
@@ -60,3 +62,17 @@ def test_the_phases_of_a_server(metrics: Metrics) -> None:
     assert (value(metrics, "voicepipe_ready"), value(metrics, "voicepipe_draining")) == (0, 0)
     phases.append(Phase(ready=False, draining=True))
     assert (value(metrics, "voicepipe_ready"), value(metrics, "voicepipe_draining")) == (0, 1)
+
+
+def test_calls_that_do_not_end_and_endpoints_that_are_left_alone(metrics: Metrics) -> None:
+    """By stage, lane and engine; a stage that never had one is a series all the same."""
+    breaker = BreakerSnapshot(BreakerState.OPEN, 5, 2, 7)
+    seen = HealthSnapshot({"cpu": 3}, {"cpu": 1}, {Stage.LLM: 4}, {"llm": breaker})
+    metrics.follow_engines(lambda: seen)
+    assert value(metrics, "voicepipe_chunks_overdue_total", stage="llm") == 4
+    assert value(metrics, "voicepipe_chunks_overdue_total", stage="tts") == 0
+    assert value(metrics, "voicepipe_chunks_abandoned", lane="cpu") == 3
+    assert value(metrics, "voicepipe_lane_held", lane="cpu") == 1
+    assert value(metrics, "voicepipe_breaker_state", engine="llm") == 2
+    assert value(metrics, "voicepipe_breaker_opened_total", engine="llm") == 2
+    assert value(metrics, "voicepipe_breaker_refused_total", engine="llm") == 7
