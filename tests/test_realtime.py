@@ -487,7 +487,7 @@ def test_a_model_that_calls_no_functions_is_not_offered_any() -> None:
 
 
 def test_a_model_that_fails_fails_its_response() -> None:
-    """And the next one is answered."""
+    """It was asked once more, in vain. And the next one is answered."""
 
     async def script(client: Client) -> None:
         await client.say("Hello.")
@@ -495,7 +495,8 @@ def test_a_model_that_fails_fails_its_response() -> None:
         await client.say("Again.")
         await client.wait_until("response.done")
 
-    client = call(script, engines(SHORT, llm=FaultyLlm(SHORT, 1, [None, None, RuntimeError("no")])))
+    faults = [None, None, RuntimeError("no"), RuntimeError("no")]
+    client = call(script, engines(SHORT, llm=FaultyLlm(SHORT, 1, faults)))
     assert [done["status"] for done in client.done] == ["failed", "completed"]
     assert client.done[0]["status_details"]["error"]["code"] == "engine_failed"
 

@@ -51,7 +51,7 @@ def _made(listed: Path, make: Callable[[Path], None]) -> Path:
     complete = folder / "complete"
     if not complete.exists():
         if not os.environ.get(SWITCH):
-            _lacking(f"what {listed.name} lists has not been fetched")
+            _lacking(f"what {listed.name} lists has not been fetched; {SWITCH}=1 fetches it")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         make(folder)
@@ -62,7 +62,7 @@ def _made(listed: Path, make: Callable[[Path], None]) -> Path:
 def _lacking(what: str) -> None:
     if os.environ.get(SWITCH):
         pytest.fail(what)
-    pytest.skip(f"{what}; {SWITCH}=1 fetches it")
+    pytest.skip(what)
 
 
 def _run(*command: str) -> None:
