@@ -128,7 +128,7 @@ async def test_callers_who_come_by_chance(tone: Path) -> None:
         out = await ended(await begun(sys.executable, PYTHON / "load.py", tone, "6", "600", url(served)))
     report: dict[str, Any] = json.loads(out)
     assert report["callers"] == 6 and set(report["lost"]) == {"capacity"}
-    assert report["answered"] >= 2 and report["turns"] + report["lost"]["capacity"] == 6
+    assert report["answered"] >= 1 and report["turns"] + report["lost"]["capacity"] == 6
     assert report["answered_felt_ms"]["p50"] > 0
 
 
