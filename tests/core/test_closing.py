@@ -87,13 +87,13 @@ def test_the_end_of_the_session_gives_the_turn_its_verdict() -> None:
 
 
 def test_a_failing_final_fails_the_turn() -> None:
-    """Without a text there is nothing to answer."""
+    """Without a text there is nothing to answer; what took too long is not tried again (`core.second_try`)."""
     talk = Talk()
     talk.speak(0.0)
     talk.voiced(1.0, 1.0)
     talk.soft_end(1.0)
-    commands = talk.do(talk.turns.on_engine_failed(talk.asked[WorkKind.FINAL], "engine_failed", 1.1))
-    assert commands[0] == TurnFailed(1, "engine_failed", Stage.ASR)
+    commands = talk.do(talk.turns.on_engine_failed(talk.asked[WorkKind.FINAL], "engine_timeout", 1.1))
+    assert commands[0] == TurnFailed(1, "engine_timeout", Stage.ASR)
     assert talk.verdict() is Verdict.FAILED
     assert talk.speak(2.0)[0] == SpeechStarted(2)
 
@@ -103,8 +103,8 @@ def test_a_failing_reply_fails_its_turn(kind: WorkKind) -> None:
     """After the commit there is no other try; the client is told where it failed."""
     talk = Talk().until_committed()
     talk.think("One. ", 1.15)
-    commands = talk.do(talk.turns.on_engine_failed(talk.asked[kind], "engine_failed", 1.2))
-    assert commands[0] == TurnFailed(1, "engine_failed", kind.stage)
+    commands = talk.do(talk.turns.on_engine_failed(talk.asked[kind], "engine_timeout", 1.2))
+    assert commands[0] == TurnFailed(1, "engine_timeout", kind.stage)
     assert kinds(commands)[1:] == ["ReplyInterrupted", "Retire", "TurnEnded"]
     assert talk.verdict() is Verdict.FAILED
 
