@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from voicepipe.audio import Samples
+from voicepipe.chunk import Done, Failed, Outcome
 from voicepipe.core.endpoint import RATE_HZ, Endpointer
 from voicepipe.core.events import (
     EndpointEvent,
@@ -36,7 +37,7 @@ from voicepipe.core.events import (
 )
 from voicepipe.core.forecast import Forecaster
 from voicepipe.core.lull import LullSettings, LullTracker
-from voicepipe.device import Device, Done, Failed, Outcome
+from voicepipe.device import Device
 from voicepipe.engines.base import Vad, VadStream
 from voicepipe.errors import EngineTimeout, SessionLimit
 from voicepipe.ingest import AudioRing, Ingest
