@@ -28,9 +28,10 @@ from functools import partial
 from itertools import count
 from random import Random
 
+from voicepipe.chunk import Outcome
 from voicepipe.core.events import LaneTiming, Work, WorkClass, WorkKind
 from voicepipe.core.scheduler import Reject, Run, Scheduler, SchedulerCommand
-from voicepipe.device import Device, Outcome
+from voicepipe.device import Device
 
 SESSIONS = (16, 64, 256, 512)
 BUDGET_US = 100.0

@@ -17,11 +17,12 @@ import pytest
 
 from tests import virtual
 from tests.driving import PACKET_S, Caller, FaultyVad, House, engines, open_house, visit
+from voicepipe.chunk import Call, Outcome
 from voicepipe.config import ScriptedConfig
 from voicepipe.core.blame import shares_of
 from voicepipe.core.events import BlameKind, Stage, TurnRecord, Verdict, Work, WorkClass, WorkKind
 from voicepipe.core.forecast import Measured
-from voicepipe.device import Call, Device, Outcome
+from voicepipe.device import Device
 from voicepipe.wire import messages as wire
 from voicepipe.wire.native import decode_server
 

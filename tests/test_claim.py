@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tests import virtual
+from voicepipe.chunk import Done, Outcome
 from voicepipe.claim import Claim
 from voicepipe.core.events import Work, WorkClass, WorkKind
 from voicepipe.core.scheduler import LAPSE_S
-from voicepipe.device import Device, Done, Outcome
+from voicepipe.device import Device
 
 LANES = dict.fromkeys(WorkKind, "main")
 

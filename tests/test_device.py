@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 from tests import virtual
+from voicepipe.chunk import Done, Dropped, Failed, Outcome, Together
 from voicepipe.core.breaker import BreakerSettings
 from voicepipe.core.engine_health import HealthSettings
 from voicepipe.core.events import LaneTiming, Load, Stage, Work, WorkClass, WorkKind
 from voicepipe.core.scheduler import LAPSE_S, LaneSnapshot
-from voicepipe.device import Device, Done, Dropped, Failed, Outcome, Together
+from voicepipe.device import Device
 from voicepipe.errors import (
     EngineBusy,
     EngineError,

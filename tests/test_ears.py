@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -26,9 +27,9 @@ from voicepipe.core.events import (
 )
 from voicepipe.core.forecast import Forecaster
 from voicepipe.device import Device
-from voicepipe.ears import MAX_BACKLOG_S, MAX_FRAMES, Ears
+from voicepipe.ears import MAX_BACKLOG_S, MAX_FRAMES, MAX_WAITING, Ears
 from voicepipe.engines.scripted import ScriptedVad
-from voicepipe.errors import BadField, EngineError
+from voicepipe.errors import BadField, EngineError, SessionLimit
 from voicepipe.ingest import Ingest
 
 RATE = 16_000
@@ -336,3 +337,57 @@ def test_a_recording_that_comes_at_once_is_heard_where_there_is_room_for_it() ->
         await story(one)
 
     assert listened(roomy).ears.passed_over_frames == 0
+
+
+def test_few_may_wait_for_what_was_said_before_them() -> None:
+    """A client that commits without end while the Vad hangs is let go, and nothing grows."""
+
+    async def story(one: Listener) -> None:
+        one.ears.on_audio(tone(FRAME / RATE), None)
+        ran: list[int] = []
+        for number in range(MAX_WAITING):
+            one.ears.after_what_arrived(lambda now, hearing, number=number: ran.append(number))
+        with pytest.raises(SessionLimit, match=str(MAX_WAITING)):
+            one.ears.after_what_arrived(lambda now, hearing: ran.append(-1))
+        await asyncio.sleep(3.0)
+        assert ran == list(range(MAX_WAITING))
+
+    listened(story, FaultyVad([Hang(1.0)]))
+
+
+def test_a_vad_that_hangs_is_listened_to_no_more_and_a_fresh_one_is() -> None:
+    """What comes after it is heard."""
+
+    class Lost(ScriptedVad):
+        """Its first frame swallows every cancellation for ten minutes."""
+
+        placement = "loop"
+        opened = 0
+
+        def open(self) -> Any:
+            self.opened += 1
+            stream = super().open()
+            probability = stream.probability
+
+            async def lost(frame: Any) -> float:
+                until = asyncio.get_running_loop().time() + 600.0
+                while asyncio.get_running_loop().time() < until:
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.sleep(until - asyncio.get_running_loop().time())
+                return 0.0
+
+            async def heard(frame: Any) -> float:
+                return probability(frame)
+
+            stream.probability = lost if self.opened == 1 else heard  # type: ignore[method-assign,assignment]
+            return stream
+
+    vad = Lost()
+
+    async def story(one: Listener) -> None:
+        one.ears.on_audio(tone(FRAME / RATE), None)
+        await asyncio.sleep(12.0)
+        await one.hear(tone(FRAME * 20 / RATE))
+        assert one.of(Onset) and vad.opened == 2
+
+    listened(story, vad)

@@ -486,11 +486,12 @@ def test_s148_a_slot_comes_back_from_these_ends_too(how: str) -> None:
 
 
 def test_s149_a_server_that_goes_away_closes_every_socket_with_1012_within_its_grace() -> None:
-    """Idle, in mid-turn, with a full queue, in the waiting room: never 1006, never endless, and nobody gets in."""
+    """Idle, in a turn that takes longer, with a full queue: never 1006, never endless, and nobody gets in."""
 
     async def main() -> None:
         counts = Counts()
-        async with open_house(engines(SHORT, slots=4), limits(send_timeout_s=1.0)) as house:
+        longer = ScriptedConfig(reply="word " * 60)  # than the grace
+        async with open_house(engines(longer, slots=4), limits(send_timeout_s=1.0)) as house:
 
             async def handler(connection: Connection, grant: Grant) -> None:
                 await serve_session(connection, house.services, f"s{grant.lease_id}")

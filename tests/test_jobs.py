@@ -11,6 +11,8 @@ import pytest
 
 from tests import virtual
 from tests.driving import FaultyTurnModel, ListeningLlm, engines
+from voicepipe.chunk import Chunk
+from voicepipe.clause import Spoken
 from voicepipe.config import ScriptedConfig
 from voicepipe.core.events import (
     Line,
@@ -41,7 +43,7 @@ from voicepipe.engines.base import (
 )
 from voicepipe.errors import EngineBusy, EngineUnavailable
 from voicepipe.ingest import AudioRing
-from voicepipe.jobs import MAX_OPENINGS, Chunk, Decoded, Jobs, Spoken, is_whole
+from voicepipe.jobs import MAX_OPENINGS, Decoded, Jobs, is_whole
 
 CONFIG = ScriptedConfig(reply="Yes. No.")
 S = 16_000

@@ -157,8 +157,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # the session and what it stands on
     "worker": (),
     "calls": ("worker",),
+    "chunk": ("core.events", "errors"),
+    "clause": ("chunk", "core.events", "engines.base", "meter", "audio"),
     "device": (
         "calls",
+        "chunk",
         "core.scheduler",
         "core.cost",
         "core.engine_health",
@@ -167,6 +170,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
     ),
     "ears": (
+        "chunk",
         "device",
         "core.endpoint",
         "core.events",
@@ -178,7 +182,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "errors",
     ),
     "jobs": (
-        "device",
+        "chunk",
+        "clause",
         "core.events",
         "core.utterance",
         "engines.base",
@@ -189,9 +194,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "audio",
         "errors",
     ),
-    "rehearing": ("device", "core.events", "core.utterance", "engines.base", "ingest"),
+    "rehearing": ("chunk", "core.events", "core.utterance", "engines.base", "ingest"),
     "claim": ("device", "core.claiming"),
     "background": (
+        "chunk",
         "core",
         "core.background",
         "core.events",
@@ -222,14 +228,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "turn_setup": ("acknowledgements", "core.*", "services", "toolbox", "wire.messages", "errors"),
     "session": (
         "announce",
+        "chunk",
         "claim",
+        "clause",
         "connection",
         "core",
         "core.events",
         "core.overload",
         "core.streak",
         "core.turn_state",
-        "device",
         "ears",
         "engines.base",
         "errors",
@@ -480,6 +487,8 @@ CATCH_ALLS = {"calls", "device", "worker", "session", "server", "replay"}
 
 TESTED_ELSEWHERE = {
     "__main__": "tests/test_cli.py",
+    "chunk": "tests/test_device.py",
+    "clause": "tests/test_jobs.py",
     "pages": "tests/test_server.py",
     "transport": "tests/test_server.py",
     "reception": "tests/test_session.py",

@@ -23,8 +23,10 @@ from voicepipe.wire import messages as wire
 SCRIPT = ScriptedConfig(
     transcripts=("What is the time in Rome right now?", "And who are you that you know it?"),
     reply="It is a quarter past three, in Rome.",
+    tts_ms=18.0,
 )
-"""Too long for partials of 1.5 s to hold it all: replies are begun by final decodes."""
+"""Too long for partials of 1.5 s to hold it all: replies are begun by final decodes. With 20 ms a piece of sound
+would come in the very instant of the commit."""
 
 
 def talked(

@@ -113,9 +113,8 @@ def test_the_scheduler_is_recorded_too() -> None:
         "max_queued": 4096,
         "pool": "dedicated",
     }
-    assert submit["out"] == [
-        {"Run": {"work": submit["args"]["work"]["Work"], "lane": "main", "blocked_s": 0.0, "background_s": 0.0}}
-    ]
+    run = {"lane": "main", "blocked_s": 0.0, "background_s": 0.0, "others": []}
+    assert submit["out"] == [{"Run": {"work": submit["args"]["work"]["Work"], **run}}]
     assert done["args"]["service_s"] is None
     assert (close["on"], close["args"]) == ("on_close", {"session": "s1"})
 

@@ -1429,16 +1429,25 @@ def test_a_reply_is_cut_after_its_end() -> None:
 
 
 def test_a_client_that_ends_at_once_is_told_all_that_was_decided() -> None:
-    """Typed twice and ended in one breath: the first turn's verdict goes out before the close."""
+    """Typed twice and ended in one breath, with a line that is full: the first turn's verdict goes out before the
+    close."""
 
-    async def script(caller: Caller) -> None:
-        await caller.start()
-        await asyncio.gather(
-            caller.send(wire.InputText("One.")), caller.send(wire.InputText("Two.")), caller.send(wire.SessionEnd())
-        )
-        await caller.gone()
+    async def main() -> Caller:
+        async with open_house(engines(SHORT)) as house:
 
-    caller = call(script, engines(SHORT))
+            async def script(caller: Caller) -> None:
+                await caller.start()
+                caller.reading = False
+                for text in ("One.", "Two."):
+                    await caller.send(wire.InputText(text))
+                await caller.send(wire.SessionEnd())
+                await caller.wait(0.5)
+                caller.reading = True
+                await caller.gone()
+
+            return await visit(house, script, capacity=4)
+
+    caller = virtual.run(main())
     assert caller.closed is not None and caller.closed.code == 1000
     assert caller.verdicts == ["interrupted"]
     assert [committed.turn for committed in caller.of(wire.TurnCommitted)] == [1, 2]

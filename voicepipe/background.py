@@ -14,11 +14,12 @@ from itertools import count
 from types import TracebackType
 from typing import Literal, Protocol, Self
 
+from voicepipe.chunk import Done, Dropped, Failed, Outcome
 from voicepipe.core import background as core
 from voicepipe.core.events import Work
 from voicepipe.core.forecast import Forecaster
 from voicepipe.core.stopping import Stops
-from voicepipe.device import Device, Done, Dropped, Failed, Outcome
+from voicepipe.device import Device
 from voicepipe.engines.base import MaybeAwaitable, Text, TextPool, TextRequest, TextStep
 from voicepipe.errors import EngineUnavailable, PromptRefused, Refused, VoicepipeError
 

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from voicepipe.calls import Abandoned, Calls, Overdue, Raised, Returned, Span
+from voicepipe.chunk import Call, Done, Dropped, Failed, Outcome, Together, nothing_before
 from voicepipe.core.engine_health import Asked, EngineHealth, HealthSettings, HealthSnapshot
 from voicepipe.core.events import LaneTiming, Work, WorkKind
 from voicepipe.core.scheduler import (
@@ -40,56 +41,12 @@ from voicepipe.errors import (
     EngineTimeout,
     EngineUnavailable,
     PromptRefused,
-    VoicepipeError,
     type_and_place,
 )
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-Call = Callable[[], Any]
-"""A chunk: blocking, or returning an awaitable."""
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """How a work is done in one chunk with its like (`core.batches`)."""
-
-    call: Callable[[Sequence[Any]], Any]
-    """Of the engine that is theirs: blocking, or returning an awaitable. Takes each work's `member`, and gives as
-    many results."""
-    member: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The chunk ran and returned `result`."""
-
-    work: Work
-    timing: LaneTiming
-    result: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The chunk raised, took too long, was not begun because its engine is in no state for it, or its lane had no
-    room for it."""
-
-    work: Work
-    error: VoicepipeError
-    still: asyncio.Future[Any] | None = None
-    """Of a call that could not be stopped: done when it has ended. Until then its engine handles are its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """The chunk waited and will not run."""
-
-    work: Work
-
-
-Outcome = Done | Failed | Dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +83,6 @@ def _unlearnt(work: Work, service_s: float, whole: bool) -> None:
 
 def _always(result: Any) -> bool:
     return True
-
-
-def nothing_before() -> None:
-    """There is nothing to be done before."""
 
 
 def _fixed(work: Work) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from voicepipe.audio import Samples
+from voicepipe.chunk import Done, Failed, Outcome
 from voicepipe.core.endpoint import RATE_HZ, Endpointer
 from voicepipe.core.events import (
     EndpointEvent,
@@ -36,15 +37,17 @@ from voicepipe.core.events import (
 )
 from voicepipe.core.forecast import Forecaster
 from voicepipe.core.lull import LullSettings, LullTracker
-from voicepipe.device import Device, Done, Failed, Outcome
+from voicepipe.device import Device
 from voicepipe.engines.base import Vad, VadStream
-from voicepipe.errors import EngineTimeout
+from voicepipe.errors import EngineTimeout, SessionLimit
 from voicepipe.ingest import AudioRing, Ingest
 
 MAX_FRAMES = 16
 """Half a second of Silero frames: some 2 ms of work."""
 MAX_BACKLOG_S = 4.0
 """Of a client that sends as it records."""
+MAX_WAITING = 64
+"""Commits and the like that wait for sound to be listened to: far more than anybody asks for, as long as it is."""
 QUIET_BEFORE_SOFT_END_S = (-0.064, 0.25)
 """Quiet that began so long before the detector's first silent frame is what it noticed."""
 STARVED_S = 0.3
@@ -123,8 +126,11 @@ class Ears:
         self._append(samples)
 
     def after_what_arrived(self, act: Act) -> None:
-        """Run `act` once all sound that has arrived so far has been listened to: at once, or after the backlog."""
+        """Run `act` once all sound that has arrived so far has been listened to: at once, or after the backlog.
+        Raises SessionLimit where too many wait for that already."""
         now = self._clock()
+        if self._busy and len(self._waiting) == MAX_WAITING:
+            raise SessionLimit(f"{MAX_WAITING} input.commit and input.clear wait for what was said before them")
         if self._busy:
             self._waiting.append((now, act))
         else:

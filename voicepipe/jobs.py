@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
-from voicepipe.audio import Resampler, to_pcm16
+from voicepipe.audio import Resampler
+from voicepipe.chunk import Chunk, Together
+from voicepipe.clause import Clause, Reading, Spoken
 from voicepipe.core.events import Line, Load, Rehear, Speak, Submit, Think, Tools, Work, WorkKind
 from voicepipe.core.utterance import RATE_HZ, Span
-from voicepipe.device import Call, Together, nothing_before
 from voicepipe.engines.base import (
     TURN_MODEL_S,
     AsrStream,
@@ -27,12 +28,9 @@ from voicepipe.engines.base import (
     Prompt,
     Role,
     StepSize,
-    Synthesis,
     ToolOffer,
     ToolUse,
     Transcript,
-    Tts,
-    TtsStep,
     Window,
 )
 from voicepipe.engines.unread import tokens_of
@@ -43,45 +41,14 @@ from voicepipe.rehearing import Rehearing
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
-    """A piece of a clause, at the session's output rate."""
-
-    pcm: bytes
-    last: bool
-    cut: bool = False
-    """Cancelled before it was done, or made before it was begun: how long it took says nothing."""
-
-
-@dataclass(frozen=True, slots=True)
 class Decoded:
     heard: Transcript
     upto: int
     """What was said up to this sample is in it; 0 where the decode's own hypothesis was not believed."""
 
 
-OnLost = Callable[[asyncio.Future[Any]], None]
-"""Told of a call that does not end, by what is done when it has. What it uses is left to it until then."""
-
-
-def nothing_lost(still: asyncio.Future[Any]) -> None:
-    """The call uses nothing that others do."""
-
-
 def nobody_counts(slots: int) -> None:
     """The leases."""
-
-
-class Chunk(NamedTuple):
-    """What a work comes to at the engines."""
-
-    call: Call
-    blocks: bool
-    load: Load
-    before: Callable[[], None] = nothing_before
-    """To be done on the loop's thread, just before the call."""
-    together: Together | None = None
-    on_lost: OnLost = nothing_lost
-    """To be told where the call could not be stopped."""
 
 
 def is_whole(result: object) -> bool:
@@ -94,58 +61,6 @@ _SMALL = " (small)"
 """Behind the name of a model whose smaller one makes the reply: it has costs of its own."""
 MAX_OPENINGS = 8
 """First clauses kept for a reply that begins like one before it: half a second of sound or so each."""
-
-
-class Clause:
-    """One clause being spoken. Replies that are made anew and begin with the same words share it: what has been
-    made of it by then is not made twice."""
-
-    def __init__(self, synthesis: Synthesis, resampler: Resampler) -> None:
-        self._synthesis = synthesis
-        self._resampler = resampler
-        self._made: list[Spoken] = []
-        self._awaited = False
-
-    @property
-    def can_be_shared(self) -> bool:
-        """Not while somebody awaits a piece of it. Pieces that block a thread are made one after the other."""
-        return not self._awaited
-
-    def has(self, number: int) -> bool:
-        """Whether that piece has been made; numbers count from 0."""
-        return number < len(self._made)
-
-    def load(self, number: int, model: str) -> Load:
-        """What making that piece costs: nothing where it has been made."""
-        if self.has(number):
-            return Load(model, 0, variant="made")
-        return load_of(model, self._synthesis.next_size())
-
-    def piece(self, number: int) -> Spoken | Awaitable[Spoken]:
-        """The first that has not been made is made, where this is called."""
-        if number < len(self._made):
-            return self._made[number]
-        step = self._synthesis.step()
-        return self._waited(step) if inspect.isawaitable(step) else self._finish(step)
-
-    def cancel(self) -> None:
-        self._synthesis.cancel()
-
-    async def _waited(self, step: Awaitable[TtsStep]) -> Spoken:
-        self._awaited = True
-        try:
-            return self._finish(await step)
-        finally:
-            self._awaited = False
-
-    def _finish(self, step: TtsStep) -> Spoken:
-        pcm = to_pcm16(self._resampler.push(step.samples))
-        if step.last:
-            pcm += to_pcm16(self._resampler.flush())
-        spoken = Spoken(pcm, step.last, step.cut)
-        if not step.cut:
-            self._made.append(spoken)
-        return spoken
 
 
 class _LostGeneration:
@@ -162,26 +77,6 @@ class _LostGeneration:
 
     def cancel(self) -> None:
         """Nothing is held."""
-
-
-class Reading:
-    """One reply's way through a clause."""
-
-    def __init__(self, clause: Clause) -> None:
-        self.clause = clause
-        self._next = 0
-
-    def chunk(self, tts: Tts, on_lost: OnLost) -> Chunk:
-        """The next piece."""
-        number, self._next = self._next, self._next + 1
-        known = self.clause.has(number)
-
-        def call() -> Spoken | Awaitable[Spoken]:
-            made_meanwhile = not known and self.clause.has(number)
-            piece = self.clause.piece(number)
-            return replace(piece, cut=True) if made_meanwhile and isinstance(piece, Spoken) else piece
-
-        return Chunk(call, _blocks(tts.placement), self.clause.load(number, tts.name), on_lost=on_lost)
 
 
 class Jobs:

@@ -6,9 +6,9 @@ Sound that has left the ring by the time its chunk is asked for is gone, and wit
 
 from __future__ import annotations
 
+from voicepipe.chunk import Call
 from voicepipe.core.events import Rehear
 from voicepipe.core.utterance import RATE_HZ
-from voicepipe.device import Call
 from voicepipe.engines.base import Asr, AsrStream, Context, Transcript, Window
 from voicepipe.ingest import AudioRing
 

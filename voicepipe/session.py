@@ -13,13 +13,14 @@ import logging
 from collections.abc import Callable
 
 from voicepipe.announce import to_wire
+from voicepipe.chunk import Done, Dropped, Failed, OnLost, Outcome
 from voicepipe.claim import Claim
+from voicepipe.clause import Spoken
 from voicepipe.connection import Connection, ConnectionClosed
 from voicepipe.core import events as core
 from voicepipe.core.overload import Level
 from voicepipe.core.streak import Streak
 from voicepipe.core.turn_state import Phase
-from voicepipe.device import Done, Dropped, Failed, Outcome
 from voicepipe.ears import Ears
 from voicepipe.engines.base import LlmStep, Transcript
 from voicepipe.errors import (
@@ -33,7 +34,7 @@ from voicepipe.errors import (
     Unsupported,
 )
 from voicepipe.ingest import INTERNAL_HZ, Ingest
-from voicepipe.jobs import Decoded, Jobs, OnLost, Spoken, is_whole
+from voicepipe.jobs import Decoded, Jobs, is_whole
 from voicepipe.outbox import Outbox
 from voicepipe.services import Services
 from voicepipe.tally import Tally

@@ -22,6 +22,7 @@ from voicepipe.core.events import (
     Stage,
     Submit,
     Think,
+    Timing,
     TurnCommand,
     TurnEnded,
     TurnFailed,
@@ -86,27 +87,43 @@ def test_the_end_of_the_session_gives_the_turn_its_verdict() -> None:
         assert talk.do(talk.turns.on_closed(1.7)) == []
 
 
-def test_a_failing_final_fails_the_turn() -> None:
-    """Without a text there is nothing to answer; what took too long is not tried again (`core.second_try`)."""
+def test_a_final_that_fails_twice_fails_the_turn() -> None:
+    """Without a text there is nothing to answer."""
     talk = Talk()
     talk.speak(0.0)
     talk.voiced(1.0, 1.0)
     talk.soft_end(1.0)
-    commands = talk.do(talk.turns.on_engine_failed(talk.asked[WorkKind.FINAL], "engine_timeout", 1.1))
-    assert commands[0] == TurnFailed(1, "engine_timeout", Stage.ASR)
+    first = talk.asked[WorkKind.FINAL]
+    assert kinds(talk.do(talk.turns.on_engine_failed(first, "engine_failed", 1.05)))[-1] == "FINAL"
+    assert talk.asked[WorkKind.FINAL] != first
+    commands = talk.do(talk.turns.on_engine_failed(talk.asked[WorkKind.FINAL], "engine_failed", 1.1))
+    assert commands[0] == TurnFailed(1, "engine_failed", Stage.ASR)
     assert talk.verdict() is Verdict.FAILED
     assert talk.speak(2.0)[0] == SpeechStarted(2)
 
 
 @pytest.mark.parametrize("kind", [WorkKind.THINK, WorkKind.SPEAK])
 def test_a_failing_reply_fails_its_turn(kind: WorkKind) -> None:
-    """After the commit there is no other try; the client is told where it failed."""
+    """What took too long has no other try after the commit; the client is told where it failed."""
     talk = Talk().until_committed()
     talk.think("One. ", 1.15)
     commands = talk.do(talk.turns.on_engine_failed(talk.asked[kind], "engine_timeout", 1.2))
     assert commands[0] == TurnFailed(1, "engine_timeout", kind.stage)
     assert kinds(commands)[1:] == ["ReplyInterrupted", "Retire", "TurnEnded"]
     assert talk.verdict() is Verdict.FAILED
+
+
+def test_a_reply_that_crashes_is_made_anew_under_its_epoch_and_nothing_of_the_first_is_taken() -> None:
+    """A revision later: what still runs of the first one is stale, at the device and here."""
+    talk = Talk().until_committed()
+    talk.think("One. ", 1.15)
+    old = talk.asked[WorkKind.SPEAK]
+    commands = talk.do(talk.turns.on_engine_failed(talk.asked[WorkKind.THINK], "engine_failed", 1.2))
+    retire = next(command for command in commands if isinstance(command, Retire))
+    new = talk.asked[WorkKind.THINK]
+    assert (new.epoch, new.revision) == (retire.epoch, retire.revision) == (old.epoch, old.revision + 1)
+    assert talk.do(talk.turns.on_spoken(old, bytes(960), True, Timing(1.15, 1.15, 1.25), 1.25)) == []
+    assert kinds(commands) == ["Retire", "THINK"]
 
 
 def test_deaf_ears_fail_the_turn_that_is_being_heard() -> None:

@@ -9,12 +9,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 from tests.driving import LANES, PLACEMENT, check_replies, check_verdicts
 from tests.seeded.caller import SeededCaller
 from tests.seeded.door import Counts, MemoryServer, Socket
 from tests.seeded.engines import CALM, CHANGEABLE, STORMY, Weather, seeded_engines
 from tests.seeded.loop import SeededLoop, Trace
+from voicepipe import reception
 from voicepipe.background import TextService
 from voicepipe.config import AdmissionConfig, Config, LimitsConfig
 from voicepipe.connection import Connection
@@ -28,6 +30,7 @@ from voicepipe.core.forecast import Forecaster
 from voicepipe.core.turn import Turns
 from voicepipe.core.turn_state import Phase, TurnSettings
 from voicepipe.device import Device
+from voicepipe.ears import MAX_WAITING
 from voicepipe.engines.base import ChatMessage, Engines, TextRequest
 from voicepipe.entrance import make_admission, make_policy
 from voicepipe.errors import EngineError, Refused
@@ -37,6 +40,7 @@ from voicepipe.pages import Readiness
 from voicepipe.reception import serve_session
 from voicepipe.server import ServerSettings
 from voicepipe.services import Services
+from voicepipe.session import Session
 from voicepipe.wire import messages as wire
 
 LONGEST_S = 900.0
@@ -88,10 +92,12 @@ class World:
         self.draw = random.Random(f"{seed}/world")
         self.plan = plan or Plan.draw(self.draw)
         self.counts = Counts()
+        self._stale = ""
         self.tokens: set[str] = set()
         """That let somebody in; none are needed where there are none."""
         self.records: dict[str, list[TurnRecord]] = {}
         self.turns: dict[str, Turns] = {}
+        self.sessions: dict[str, Session] = {}
         self.callers: list[SeededCaller] = []
         self._ident_of: dict[int, str] = {}
         """By the connection's id."""
@@ -106,7 +112,9 @@ class World:
                 send_timeout_s=2.0,
                 max_waiting_texts=1,
             ),
-            admission=AdmissionConfig(policy="count", waiting_places=self.plan.places, waiting_s=5.0),
+            admission=AdmissionConfig(
+                policy=self.draw.choice(("count", "none")), waiting_places=self.plan.places, waiting_s=5.0
+            ),
         )
         self.health = HealthSettings(
             floor_s=2.0,
@@ -206,7 +214,8 @@ class World:
         texts = TextService(engines.texts, device, forecaster, self.counts, TextSettings("texts", 1, max_waiting=1))
         self.loop.check = self._check_always
         async with texts:
-            yield texts
+            with patch.object(reception, "Session", self._make_session):
+                yield texts
         await self._stop(0.0)
 
     async def _call(self, number: int) -> None:
@@ -241,6 +250,11 @@ class World:
         turns = self.turns[ident] = Turns(ident, settings, serial)
         return turns
 
+    def _make_session(self, connection: Connection, *rest: Any) -> Session:
+        session = Session(connection, *rest)
+        self.sessions[self._ident_of[id(connection)]] = session
+        return session
+
     def _keep(self, session: str, record: TurnRecord) -> None:
         self.records.setdefault(session, []).append(record)
 
@@ -249,12 +263,14 @@ class World:
         if isinstance(data, bytes):
             turns = self.turns[self._ident_of[id(socket.near)]]
             epoch = int.from_bytes(data[:4], "big")
-            assert epoch == turns.epoch, f"sound of epoch {epoch} is handed over in epoch {turns.epoch}"
+            if epoch != turns.epoch:
+                self._stale = f"sound of epoch {epoch} is handed over in epoch {turns.epoch}"
 
     # what has to hold
 
     def _check_always(self) -> None:
         """Cheap, after each step of the loop."""
+        assert not self._stale, self._stale
         assert self.admission.snapshot().active == self.server.live == self.counts.leases["session"]
         assert self.server.live <= self.plan.sessions, "more were let in than there is room for"
         leaving, leased = len(self.device._leaving), self.counts.leases["llm"]
@@ -272,9 +288,10 @@ class World:
             if state.turn and turns.phase is not Phase.ENDED:
                 since = self._opened.setdefault((ident, state.turn), now)
                 assert now - since < TURN_LONGEST_S, f"turn {state.turn} of {ident} does not end"
-        for caller in self.callers:
-            waiting = len(caller.socket.near._inner._outbox._messages)
-            assert waiting <= max(FRAMES, caller.socket.near._inner._outbox._capacity)
+        for session in self.sessions.values():
+            ears = session._ears
+            assert session._outbox._queue.qsize() <= FRAMES
+            assert len(ears._frames) <= ears._max_backlog and len(ears._waiting) <= MAX_WAITING
 
     @property
     def _abandoned(self) -> int:
