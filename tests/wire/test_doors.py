@@ -8,7 +8,7 @@ import pytest
 
 from voicepipe.errors import TooLarge
 from voicepipe.wire.dialect import Dialect
-from voicepipe.wire.doors import DOORS, NATIVE, REALTIME, Door, door_at
+from voicepipe.wire.doors import DOORS, NATIVE, REALTIME, TWILIO, Door, door_at
 from voicepipe.wire.messages import Refused
 from voicepipe.wire.native import NativeDialect
 from voicepipe.wire.realtime.dialect import RealtimeDialect
@@ -70,3 +70,11 @@ def test_clients_that_know_no_waiting_room_wait_for_less_than_they_wait_for_a_co
     """10 s in the websockets library, which the openai package uses, and in LiveKit's."""
     assert NATIVE.waits and NATIVE.held_s is None
     assert REALTIME.waits and REALTIME.held_s is not None and REALTIME.held_s < 10.0
+
+
+def test_a_phone_is_told_nothing_that_it_does_not_know() -> None:
+    """It takes `media`, `mark` and `clear`; a refusal comes before the upgrade, and no subprotocol asks for one."""
+    assert list(TWILIO.refused(Refused("capacity", 1500))) == []
+    assert TWILIO.too_large(TooLarge("much", field="frame")) == "" == TWILIO.subprotocol
+    assert TWILIO.token(("audio.twilio.com", "s3cret")) is None
+    assert not TWILIO.waits

@@ -271,13 +271,13 @@ class TwilioConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Phone calls at /v1/twilio."""
 
     public_url: str = ""
-    """What stands before /v1/twilio in the URL that Twilio is given, such as "wss://voice.example": that URL is what
-    it signs. "" is wss:// and the Host of the request, which a proxy may have changed."""
+    """What stands before /v1/twilio in the URL that Twilio is given, such as "wss://voice.example": that URL is
+    what it signs. "" is wss:// and the Host of the request, which a proxy may have changed."""
     auth_token_file: str = ""
     """The file that holds the account's auth token; white space around it does not count. The environment variable
     VOICEPIPE_TWILIO_AUTH_TOKEN goes before it. Where there is one, every call needs Twilio's signature, or a bearer
-    token; where there is none, calls are let in like other sessions: with a bearer token, or from this machine. "" is
-    none."""
+    token; where there is none, calls are let in like other sessions: with a bearer token, or from this machine. ""
+    is none."""
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -33,9 +33,7 @@ class Signing:
         base = self.public_url.rstrip("/") or f"wss://{headers.get('host', '')}"
         shown = headers.get(HEADER, "").strip().encode(errors="replace")
         # Every one is compared: time tells nothing about which.
-        matches = [
-            hmac.compare_digest(shown, signature(self.auth_token, url)) for url in spellings(base + target)
-        ]
+        matches = [hmac.compare_digest(shown, signature(self.auth_token, url)) for url in spellings(base + target)]
         return any(matches)
 
 
@@ -52,6 +50,4 @@ def spellings(url: str) -> tuple[str, ...]:
         return ()
     hosts = (host, f"{host}:{port or _PORTS.get(parts.scheme, 443)}")
     path = parts.path.rstrip("/")
-    return tuple(
-        parts._replace(netloc=name, path=path + slash).geturl() for name in hosts for slash in ("", "/")
-    )
+    return tuple(parts._replace(netloc=name, path=path + slash).geturl() for name in hosts for slash in ("", "/"))
