@@ -128,8 +128,8 @@ async def serving(
     """Listen, load, warm up, and serve while the block runs. Leaving it drains. `tokens` may be a mapping to the
     names under which quotas know them; `metrics_token` is what /metrics asks for, and with `twilio_token` Twilio
     signs its calls; "" is nothing. `web_files` is the folder of the page, `pictures` that of what is shown at
-    /experiments. `recorders` are told of every chunk and every turn, and of what core decides on; they may be closed
-    after it. `api` is open as long as there are engines with slots for texts.
+    /experiments. `recorders` are told of every chunk and every turn, and of what core decides on; they may be
+    closed after it. `api` is open as long as there are engines with slots for texts.
 
     Raises PortInUse before anything is loaded, then whatever `load` raises.
     """
