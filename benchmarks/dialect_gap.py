@@ -13,7 +13,7 @@ the same turn lies in the same place in every dialect, and 16 turns in 16 places
 Client and server share one process and one event loop: a dialect's work at the client is in its gap, too. The
 replies differ from turn to turn, as a model's do, so that no sound is there from the turn before.
 
-    python benchmarks/dialect_gap.py                # 16 turns of each: under four minutes
+    python benchmarks/dialect_gap.py                # 16 turns of each: about five minutes
     python benchmarks/dialect_gap.py --turns 4      # a glance
 """
 
@@ -32,13 +32,14 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from replies import scripted_engines
+from replies import WORDS, scripted_engines
 from websockets.asyncio.client import ClientConnection, connect
 
 from voicepipe import g711
 from voicepipe.app import serving
 from voicepipe.audio import first_audible, from_pcm16
 from voicepipe.config import AdmissionConfig, Config, EnginesConfig, LimitsConfig, ScriptedConfig
+from voicepipe.engines.scripted import SECONDS_PER_WORD
 from voicepipe.wire import messages as wire
 from voicepipe.wire.native import decode_server, encode_client
 from voicepipe_client import spread
@@ -61,6 +62,8 @@ class Native:
     name: str = "native"
     path: str = "/v1/voice"
     rate_hz: int = 16_000
+    tail_s: float = 0.0
+    """What is left to be heard of a reply when `is_over` tells that it is."""
     _position: int = 0
 
     def opening(self) -> list[str | bytes]:
@@ -87,6 +90,7 @@ class Realtime:
     name: str = "realtime"
     path: str = "/v1/realtime"
     law: g711.Law | None = None
+    tail_s: float = 0.0
     rate_hz: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -114,8 +118,47 @@ class Realtime:
         return bool(json.loads(frame)["type"] == "response.done")
 
 
-Dialect = Native | Realtime
-DIALECTS = (Native, Realtime, partial(Realtime, "realtime, G.711", law="ulaw"))
+@dataclass
+class Twilio:
+    """A phone call. Marks are not sent back, so that what has been heard is estimated. A caller is not told when a
+    reply ends: it does with the mark behind its last sample, and has then been heard `tail_s` later."""
+
+    name: str = "twilio"
+    path: str = "/v1/twilio"
+    rate_hz: int = g711.RATE_HZ
+    tail_s: float = 0.6
+    """More than sound is sent ahead of its playing."""
+    _position: int = 0
+
+    def opening(self) -> list[str | bytes]:
+        form = {"encoding": "audio/x-mulaw", "sampleRate": self.rate_hz, "channels": 1}
+        body = {"streamSid": "MZ1", "tracks": ["inbound"], "mediaFormat": form}
+        return [
+            json.dumps({"event": "connected", "protocol": "Call", "version": "1.0.0"}),
+            json.dumps({"event": "start", "sequenceNumber": "1", "streamSid": "MZ1", "start": body}),
+        ]
+
+    def sound(self, pcm: bytes) -> str | bytes:
+        payload = base64.b64encode(g711.encode(pcm, "ulaw")).decode()
+        timestamp = str(1000 * self._position // self.rate_hz)
+        self._position += len(pcm) // 2
+        media = {"track": "inbound", "timestamp": timestamp, "payload": payload}
+        return json.dumps({"event": "media", "streamSid": "MZ1", "media": media})
+
+    def heard(self, frame: str | bytes) -> tuple[bytes, int]:
+        event = json.loads(frame)
+        if event["event"] != "media":
+            return b"", self.rate_hz
+        return g711.decode(base64.b64decode(event["media"]["payload"]), "ulaw"), self.rate_hz
+
+    def is_over(self, frame: str | bytes) -> bool:
+        event = json.loads(frame)
+        whole = round(WORDS * SECONDS_PER_WORD * self.rate_hz)
+        return bool(event["event"] == "mark" and event["mark"]["name"].endswith(f":{whole}"))
+
+
+Dialect = Native | Realtime | Twilio
+DIALECTS = (Native, Realtime, partial(Realtime, "realtime, G.711", law="ulaw"), Twilio)
 
 
 class Line:
@@ -174,7 +217,7 @@ class Line:
             if pcm and self.audible_at is None and first_audible(from_pcm16(pcm), rate_hz) is not None:
                 self.audible_at = now
             if self.dialect.is_over(frame):
-                self._over.set()
+                asyncio.get_running_loop().call_later(self.dialect.tail_s, self._over.set)
 
     async def _shift(self, seconds: float) -> None:
         """What follows lies so much later among the packets."""

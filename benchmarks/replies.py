@@ -16,6 +16,8 @@ from voicepipe.engines.base import Engines, Prompt
 from voicepipe.engines.scripted import ScriptedGeneration, ScriptedLlm
 from voicepipe.engines.table import load
 
+WORDS = 5
+"""Of each reply."""
 _LETTERS = "bcdfghklmnprstvw"
 
 

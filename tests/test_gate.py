@@ -20,6 +20,7 @@ from voicepipe.gate import (
 )
 from voicepipe.webfiles import Reply
 from voicepipe.wire.doors import REALTIME
+from voicepipe.wire.twilio.signature import Signing, signature
 
 FEW = Crowd(1, 1)
 LAN = "192.0.2.7"
@@ -305,3 +306,33 @@ def test_every_token_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("reason", Reason)
 def test_a_quota_is_the_callers_own_429_and_all_else_the_servers_503(reason: Reason) -> None:
     assert refusal_reply(Refuse(reason, 1_000)).status == (429 if reason.is_quota else 503)
+
+
+SIGNED = "wss://voice.example/v1/twilio"
+SIGNING = Signing("s3cret", "wss://voice.example")
+SIGNATURE = signature("s3cret", SIGNED).decode()
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", LAN])
+def test_a_call_with_an_auth_token_configured_needs_a_signature(peer: str) -> None:
+    """On loopback, too, where a proxy may stand for everyone; a bearer token does as well."""
+    rules, with_token = AccessRules(twilio=SIGNING), AccessRules(twilio=SIGNING, tokens=frozenset({"t"}))
+    for each in (rules, with_token, AccessRules(twilio=SIGNING, insecure=True)):
+        assert check(each, visit("/v1/twilio", peer=peer, x_twilio_signature=SIGNATURE)) is None
+        assert check(each, visit("/v1/twilio", peer=peer)) == "401 unauthorized"
+        assert check(each, visit("/v1/twilio", peer=peer, x_twilio_signature=SIGNATURE[::-1])) == "401 unauthorized"
+    assert check(with_token, visit("/v1/twilio", peer=peer, authorization="Bearer t")) is None
+    assert check(rules, visit("/v1/twilio", peer=peer, authorization="Bearer t")) == "401 unauthorized"
+
+
+def test_a_signature_opens_no_other_door() -> None:
+    rules = AccessRules(twilio=Signing("s3cret", "wss://voice.example"))
+    shown = signature("s3cret", "wss://voice.example/v1/voice").decode()
+    assert check(rules, visit("/v1/voice", peer=LAN, x_twilio_signature=shown)) == "401 unauthorized"
+
+
+def test_without_an_auth_token_a_call_is_let_in_like_any_other_session() -> None:
+    assert check(AccessRules(), visit("/v1/twilio")) is None
+    assert check(AccessRules(), visit("/v1/twilio", peer=LAN, x_twilio_signature=SIGNATURE)) == "401 unauthorized"
+    assert check(AccessRules(tokens=frozenset({"t"})), visit("/v1/twilio")) == "401 unauthorized"
+    assert "s3cret" not in repr(AccessRules(twilio=SIGNING))

@@ -49,6 +49,7 @@ from voicepipe.recorders import Recorders
 from voicepipe.server import ServerSettings, VoiceServer
 from voicepipe.services import Services
 from voicepipe.warmup import WarmUp, warm_up
+from voicepipe.wire.twilio.signature import Signing
 
 T = TypeVar("T")
 
@@ -117,6 +118,7 @@ async def serving(
     *,
     tokens: frozenset[str] | Mapping[str, str] = frozenset(),
     metrics_token: str = "",
+    twilio_token: str = "",
     web_files: Path | None = None,
     pictures: Path | None = None,
     on_listening: Callable[[int], None] = lambda port: None,
@@ -124,10 +126,10 @@ async def serving(
     api: Api | None = None,
 ) -> AsyncIterator[Serving]:
     """Listen, load, warm up, and serve while the block runs. Leaving it drains. `tokens` may be a mapping to the
-    names under which quotas know them; `metrics_token` is what /metrics asks for, "" is nothing. `web_files` is the
-    folder of the page, `pictures` that of what is shown at /experiments. `recorders` are told of every chunk and
-    every turn, and of what core decides on; they may be closed after it. `api` is open as long as there are engines
-    with slots for texts.
+    names under which quotas know them; `metrics_token` is what /metrics asks for, and with `twilio_token` Twilio
+    signs its calls; "" is nothing. `web_files` is the folder of the page, `pictures` that of what is shown at
+    /experiments. `recorders` are told of every chunk and every turn, and of what core decides on; they may be
+    closed after it. `api` is open as long as there are engines with slots for texts.
 
     Raises PortInUse before anything is loaded, then whatever `load` raises.
     """
@@ -184,7 +186,7 @@ async def serving(
     policy = make_policy(config, demand)
     admission = make_admission(config, policy)
     chance = random.Random()
-    access = _access(config, tokens, metrics_token)
+    access = _access(config, tokens, metrics_token, twilio_token)
     server = VoiceServer(
         replace(_server_settings(config, access, web_files), pictures=pictures),
         handler,
@@ -304,13 +306,16 @@ def _server_settings(config: Config, access: AccessRules, web_files: Path | None
     )
 
 
-def _access(config: Config, tokens: frozenset[str] | Mapping[str, str], metrics_token: str) -> AccessRules:
+def _access(
+    config: Config, tokens: frozenset[str] | Mapping[str, str], metrics_token: str, twilio_token: str
+) -> AccessRules:
     """The same at both doors."""
     limits = config.limits
     return AccessRules(
         origins=frozenset(config.origins),
         tokens=frozenset(tokens),
         token_names=tokens if isinstance(tokens, Mapping) else {},
+        twilio=Signing(twilio_token, config.twilio.public_url) if twilio_token else None,
         metrics_public=config.metrics_public,
         metrics_token=metrics_token,
         max_connections=limits.max_connections,

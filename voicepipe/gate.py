@@ -20,8 +20,9 @@ from urllib.parse import parse_qsl
 from voicepipe.core.admission import Reason, Refuse, SessionRequest
 from voicepipe.errors import BadField
 from voicepipe.webfiles import Reply, error_reply, json_reply
-from voicepipe.wire.doors import DOORS, NATIVE, Door
+from voicepipe.wire.doors import DOORS, NATIVE, TWILIO, Door
 from voicepipe.wire.native import parse_budget_ms
+from voicepipe.wire.twilio.signature import Signing
 
 DRAIN_RETRY_MS = 5_000
 """When to try again at a server that is going away: another one should be there by then."""
@@ -106,6 +107,8 @@ class AccessRules:
     """Of tokens that have one, the configured name: what quotas and metrics know them by."""
     insecure: bool = False
     """Without tokens, let others than loopback peers in as well."""
+    twilio: Signing | None = None
+    """Of calls at Twilio's door: they need a signature, or a token where there are any; on loopback, too."""
     metrics_public: bool = False
     metrics_token: str = field(default="", repr=False)
     """Where there is one, whoever shows it may read the metrics, and nobody else, be it on this machine."""
@@ -151,11 +154,10 @@ class Gate:
             return TurnedAway("origin_not_allowed", reply, is_final=True)
         if self.token_name(visit) is None:
             challenge = {"WWW-Authenticate": "Bearer"}
-            reply = error_reply(
-                HTTPStatus.UNAUTHORIZED,
-                "a valid token is needed: `Authorization: Bearer TOKEN`, or as a second subprotocol",
-                challenge,
-            )
+            text = "a valid token is needed: `Authorization: Bearer TOKEN`, or as a second subprotocol"
+            if visit.path == TWILIO.path:
+                text = "a valid X-Twilio-Signature is needed: see docs/twilio.md, if this is Twilio"
+            reply = error_reply(HTTPStatus.UNAUTHORIZED, text, challenge)
             return TurnedAway("unauthorized", reply, is_final=True)
         return None
 
@@ -172,8 +174,11 @@ class Gate:
     def token_name(self, visit: Visit) -> str | None:
         """Of the token that was shown; "" where it has none, or none is needed. None: this caller is not known."""
         rules = self._rules
+        signing = rules.twilio if visit.path == TWILIO.path else None
+        if signing is not None and signing.proves(visit.headers, visit.target):
+            return ""
         if not rules.tokens:
-            return "" if rules.insecure or is_loopback(visit.peer) else None
+            return "" if signing is None and (rules.insecure or is_loopback(visit.peer)) else None
         shown = (visit.token or "").encode()
         matches = [token for token in rules.tokens if hmac.compare_digest(shown, token.encode())]
         # Every one was compared: time tells nothing about which.

@@ -20,7 +20,7 @@ from voicepipe.errors import (
 from voicepipe.services import Services
 from voicepipe.session import Session
 from voicepipe.wire import messages as wire
-from voicepipe.wire.dialect import Dialect
+from voicepipe.wire.dialect import Dialect, Step
 from voicepipe.wire.doors import door_at
 from voicepipe.wire.native import parse_budget_ms
 
@@ -60,19 +60,23 @@ async def _serve(connection: Connection, dialect: Dialect, services: Services, i
 
 
 async def _first_message(connection: Connection, dialect: Dialect) -> wire.SessionStart:
-    """Of a client that begins."""
+    """Of a client that begins. What says nothing to the session may go before it."""
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
-            data = await connection.recv()
+            while (message := _first_of(dialect, await connection.recv())) is None:
+                pass
     except TimeoutError:
         raise SessionLimit(f"no session.start within {START_TIMEOUT_S:.0f} s") from None
+    if isinstance(message, wire.SessionStart):
+        return message
+    raise OutOfOrder("the first message must be session.start")
+
+
+def _first_of(dialect: Dialect, data: str | bytes) -> Step | None:
     try:
-        for message in dialect.receive(data):
-            if isinstance(message, wire.SessionStart):
-                return message
+        return next(iter(dialect.receive(data)), None)
     except BadField as exc:
         raise BadStart(exc.message, field=exc.field) from None
-    raise OutOfOrder("the first message must be session.start")
 
 
 async def _tell(connection: Connection, dialect: Dialect, services: Services, exc: VoicepipeError) -> None:

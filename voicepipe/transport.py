@@ -94,7 +94,8 @@ class VoiceSocket(ServerConnection):
                 told = type(self).too_large(None, door)
             case _:
                 return
-        self.transport.write(Frame(Opcode.TEXT, told).serialize(mask=False))
+        if told:
+            self.transport.write(Frame(Opcode.TEXT, told).serialize(mask=False))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.everyone.discard(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from dialect_gap import Native, Realtime, arguments, measure, summarise, table
+from dialect_gap import Native, Realtime, Twilio, arguments, measure, summarise, table
 
 from voicepipe.wire import messages as wire
 from voicepipe.wire.native import encode_server
@@ -36,6 +36,16 @@ def test_sound_goes_through_the_dialect_and_back(dialect: Realtime) -> None:
     assert dialect.is_over('{"type": "response.done"}') and not dialect.is_over(delta)
 
 
+def test_a_phone_call_goes_through_the_dialect_and_back() -> None:
+    phone = Twilio()
+    event = json.loads(phone.sound(b"\0\0" * 160))
+    assert len(phone.heard(json.dumps(event))[0]) == 320
+    assert json.loads(phone.sound(b"\0\0" * 160))["media"]["timestamp"] == "20"
+    last, other = ({"event": "mark", "mark": {"name": f"7:{samples}"}} for samples in (12_000, 800))
+    assert phone.is_over(json.dumps(last)) and not phone.is_over(json.dumps(other))
+    assert phone.heard(json.dumps(last))[0] == b"" and not phone.is_over(json.dumps(event))
+
+
 def test_the_native_one_keeps_its_clock() -> None:
     native = Native()
     native.sound(bytes(640))
@@ -49,5 +59,5 @@ def test_a_number_of_turns_may_be_asked_for() -> None:
 
 async def test_turns_are_said_through_every_dialect() -> None:
     gaps = await measure(1)
-    assert set(gaps) == {"native", "realtime", "realtime, G.711"}
+    assert set(gaps) == {"native", "realtime", "realtime, G.711", "twilio"}
     assert all(value is not None and 90 < value < 2_000 for felt in gaps.values() for value in felt)

@@ -61,7 +61,7 @@ ONLY_IN_A_FILE = {
     "ladder", "acknowledge", "instructions", "max_reply_tokens", "origins", "metrics_public", "metrics_token_file",
     "engines.llm_small_model", "engines.llm_timeout_s", "engines.llm_failures", "engines.llm_api_key_file",
     "engines.language", "engines.threads", "engines.context_tokens", "engines.memory_tokens", "engines.text_slots",
-    "engines.llm_pool", "engines.scripted", "limits", "admission", "overload", "tokens",
+    "engines.llm_pool", "engines.scripted", "limits", "admission", "overload", "tokens", "twilio",
 }  # fmt: skip
 """Tables and options without a flag: what is thought about once, not at each start. A new option is entered here,
 or gets one."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from voicepipe.commands.secrets import read_api_key, read_metrics_token, read_tokens
+from voicepipe.commands.secrets import read_api_key, read_metrics_token, read_tokens, read_twilio_token
 from voicepipe.config import parse_config
 from voicepipe.errors import ConfigError
 
@@ -74,3 +74,14 @@ def test_a_secret_that_cannot_be_read_is_named_and_not_shown(tmp_path: Path) -> 
 def test_a_token_for_what_everybody_may_read_is_a_contradiction() -> None:
     with pytest.raises(ConfigError, match="take one out"):
         read_metrics_token(parse_config({"metrics_public": True}), {"VOICEPIPE_METRICS_TOKEN": "s3cret"})
+
+
+def test_twilios_auth_token_is_read_like_the_others(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(" from-a-file\n")
+    filed = parse_config({"twilio": {"auth_token_file": str(tmp_path / "key")}})
+    environ = {"VOICEPIPE_TWILIO_AUTH_TOKEN": "from-here"}
+    assert [read_twilio_token(filed, environ), read_twilio_token(filed, {})] == ["from-here", "from-a-file"]
+    assert read_twilio_token(parse_config({}), {}) == ""
+    with pytest.raises(ConfigError, match="white space") as caught:
+        read_twilio_token(filed, {"VOICEPIPE_TWILIO_AUTH_TOKEN": "s3 cret"})
+    assert caught.value.field == "twilio.auth_token_file" and "s3" not in caught.value.message

@@ -19,6 +19,8 @@ URL = "https://user:hush@host.example:8000/v1?key=s3cret"
         ({"origins": ["a.example"]}, "origins[0]", "scheme and host"),
         ({"files": {"ledger": "x", "record": "x"}}, "files.record", "the same file as files.ledger (--ledger)"),
         ({"metrics_public": True, "metrics_token_file": "t"}, "metrics_public", "take one out"),
+        ({"twilio": {"public_url": "https://voice.example"}}, "twilio.public_url", "wss://voice.example"),
+        ({"twilio": {"public_url": "wss://voice.example?x=1"}}, "twilio.public_url", "no query"),
         ({"engines": {"llm_api_key_file": "k"}}, "engines.llm_api_key_file", "is for an endpoint"),
     ],
 )

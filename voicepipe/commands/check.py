@@ -9,7 +9,7 @@ import msgspec
 from voicepipe.commands.folders import check_file
 from voicepipe.commands.options import files_of, pictures_of
 from voicepipe.commands.ready import is_local
-from voicepipe.commands.secrets import read_api_key, read_metrics_token, read_tokens
+from voicepipe.commands.secrets import read_api_key, read_metrics_token, read_tokens, read_twilio_token
 from voicepipe.config import Config
 from voicepipe.config.checks import remarks, without_secrets
 from voicepipe.config.environment import SERVER_TOKENS
@@ -26,6 +26,7 @@ def check(config: Config, environ: Mapping[str, str]) -> None:
     read_tokens(config, environ)
     read_metrics_token(config, environ)
     read_api_key(config, environ)
+    read_twilio_token(config, environ)
     pictures_of(config)
     files = files_of(config)
     check_different(files)
@@ -38,7 +39,7 @@ def all_remarks(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     """What will not do what one may expect of it. Raises ConfigError where a secret cannot be read."""
     yield from remarks(config)
     if not is_local(config.host):
-        if not read_tokens(config, environ):
+        if not read_tokens(config, environ) and not read_twilio_token(config, environ):
             yield NO_TOKEN
         if config.metrics_public:
             yield "metrics_public: everybody who reaches this machine may read /metrics"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from voicepipe.config import Config, TokenConfig
-from voicepipe.config.environment import LLM_API_KEY, METRICS_TOKEN, SERVER_TOKENS
+from voicepipe.config.environment import LLM_API_KEY, METRICS_TOKEN, SERVER_TOKENS, TWILIO_AUTH_TOKEN
 from voicepipe.errors import ConfigError
 
 
@@ -32,6 +32,11 @@ def read_metrics_token(config: Config, environ: Mapping[str, str]) -> str:
         text = f"metrics_public: everybody may read /metrics, and {METRICS_TOKEN} asks for a token; take one out"
         raise ConfigError(text, field="metrics_public")
     return token
+
+
+def read_twilio_token(config: Config, environ: Mapping[str, str]) -> str:
+    """With which Twilio signs; "" is none. Raises ConfigError."""
+    return _either("twilio.auth_token_file", config.twilio.auth_token_file, TWILIO_AUTH_TOKEN, environ)
 
 
 def read_api_key(config: Config, environ: Mapping[str, str]) -> str | None:

@@ -16,7 +16,7 @@ from voicepipe.commands.check import all_remarks, check, effective
 from voicepipe.commands.engines import loader_of, model_store
 from voicepipe.commands.options import DEFAULTS, add_engines, config_of, path_of, pictures_of, recorders_of
 from voicepipe.commands.ready import authority, ready_text
-from voicepipe.commands.secrets import read_metrics_token, read_tokens
+from voicepipe.commands.secrets import read_metrics_token, read_tokens, read_twilio_token
 from voicepipe.config import Config, PolicyName
 from voicepipe.engines.base import Engines
 from voicepipe.errors import MissingExtra
@@ -87,11 +87,16 @@ class Secrets:
     tokens: Mapping[str, str] = field(repr=False)
     """Of callers, and their names."""
     metrics_token: str = field(repr=False)
+    twilio_token: str = field(repr=False)
 
 
 def run_serve(args: argparse.Namespace) -> int:
     config = config_of(args)
-    secrets = Secrets(read_tokens(config, os.environ), read_metrics_token(config, os.environ))
+    secrets = Secrets(
+        read_tokens(config, os.environ),
+        read_metrics_token(config, os.environ),
+        read_twilio_token(config, os.environ),
+    )
     if args.check:
         check(config, os.environ)
         print(effective(config))
@@ -154,6 +159,7 @@ async def serve_until_told(
             loader,
             tokens=secrets.tokens,
             metrics_token=secrets.metrics_token,
+            twilio_token=secrets.twilio_token,
             web_files=browser_dir(),
             pictures=pictures_of(config) or pictures_dir(),
             on_listening=listening,

@@ -23,6 +23,7 @@ from voicepipe.config.options import (
     Rung,
     ScriptedConfig,
     TokenConfig,
+    TwilioConfig,
 )
 from voicepipe.config.parse import parse_config
 
@@ -46,5 +47,6 @@ __all__ = [
     "Rung",
     "ScriptedConfig",
     "TokenConfig",
+    "TwilioConfig",
     "parse_config",
 ]

@@ -11,6 +11,7 @@ import msgspec
 from voicepipe.config.options import API_TEXT_SLOTS, AdmissionConfig, Config, EnginesConfig
 from voicepipe.errors import ConfigError
 
+_PUBLIC_URL = re.compile(r"wss?://[^/?#@\s]+(/[^?#@\s]*)?")
 _ORIGIN = re.compile(r"https?://[^/?#@\s]+")
 
 
@@ -93,6 +94,8 @@ def _doors(config: Config) -> Iterator[tuple[str, str]]:
         if not _ORIGIN.fullmatch(origin):
             text = "expected scheme and host, such as https://voice.example: no path, no / at its end"
             yield f"origins[{index}]", text
+    if config.twilio.public_url and not _PUBLIC_URL.fullmatch(config.twilio.public_url):
+        yield "twilio.public_url", "expected scheme and host, such as wss://voice.example, and no query"
     if config.metrics_public and config.metrics_token_file:
         yield "metrics_public", "everybody may read /metrics, and metrics_token_file asks for a token; take one out"
 

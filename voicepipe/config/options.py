@@ -267,6 +267,19 @@ class FilesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """What is decided and on what, for `voicepipe replay`. Holds all WORDS that are said, and no sound."""
 
 
+class TwilioConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Phone calls at /v1/twilio."""
+
+    public_url: str = ""
+    """What stands before /v1/twilio in the URL that Twilio is given, such as "wss://voice.example": that URL is
+    what it signs. "" is wss:// and the Host of the request, which a proxy may have changed."""
+    auth_token_file: str = ""
+    """The file that holds the account's auth token; white space around it does not count. The environment variable
+    VOICEPIPE_TWILIO_AUTH_TOKEN goes before it. Where there is one, every call needs Twilio's signature, or a bearer
+    token; where there is none, calls are let in like other sessions: with a bearer token, or from this machine. ""
+    is none."""
+
+
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a server is, and what it promises."""
 
@@ -311,5 +324,6 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     files: FilesConfig = FilesConfig()
     admission: AdmissionConfig = AdmissionConfig()
     overload: OverloadConfig = OverloadConfig()
+    twilio: TwilioConfig = TwilioConfig()
     tokens: dict[TokenName, TokenConfig] = {}
     """Bearer tokens by name, beside those of VOICEPIPE_SERVER_TOKENS, which are "token-1", "token-2" and so on."""

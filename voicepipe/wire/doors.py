@@ -15,6 +15,8 @@ from voicepipe.wire.messages import Refused
 from voicepipe.wire.realtime.dialect import RealtimeDialect
 from voicepipe.wire.realtime.events import MAX_EVENT_BYTES
 from voicepipe.wire.realtime.faults import INVALID, error_object
+from voicepipe.wire.twilio.dialect import TwilioDialect
+from voicepipe.wire.twilio.events import MAX_EVENT_BYTES as MAX_TWILIO_BYTES
 
 READ_BEYOND_BYTES: Final = 192 * 1024
 _KEY: Final = "openai-insecure-api-key."
@@ -24,7 +26,7 @@ _KEY: Final = "openai-insecure-api-key."
 class Door:
     path: str
     subprotocol: str
-    """Who offers it reads a refusal after the upgrade, too."""
+    """Who offers it reads a refusal after the upgrade, too. "": there is none."""
     dialect: Callable[[Mapping[str, str], Mapping[str, str]], Dialect]
     """From a request's headers, their names in lower case, and its query."""
     token: Callable[[Sequence[str]], str | None]
@@ -32,7 +34,7 @@ class Door:
     refused: Callable[[Refused], Iterable[Frame]]
     """There is no session."""
     too_large: Callable[[TooLarge], str]
-    """A frame was so large that nobody has read it."""
+    """A frame was so large that nobody has read it. "": there are no words for it."""
     max_bytes: int
     """Of a frame that a session takes. More than that is read, so that it can say so itself."""
     waits: bool
@@ -97,7 +99,17 @@ REALTIME: Final = Door(
     waits=True,
     held_s=8.0,  # most of these clients give up themselves after 10 s, and would not know why
 )
-DOORS: Final[Mapping[str, Door]] = {door.path: door for door in (NATIVE, REALTIME)}
+TWILIO: Final = Door(
+    path="/v1/twilio",
+    subprotocol="",
+    dialect=TwilioDialect,
+    token=lambda offered: None,
+    refused=lambda refused: (),
+    too_large=lambda fault: "",
+    max_bytes=MAX_TWILIO_BYTES,
+    waits=False,
+)
+DOORS: Final[Mapping[str, Door]] = {door.path: door for door in (NATIVE, REALTIME, TWILIO)}
 
 
 def door_at(path: str) -> Door:
