@@ -306,6 +306,110 @@ def test_the_client_library_counts_the_content() -> None:
             assert first.at == pytest.approx(caller.at(wire.ReplyText), abs=1e-6)
 
 
+# --- the filler
+
+
+CALLING = ScriptedConfig(transcripts=SLOW.transcripts, reply="It is noon.", calls=("clock {}",))
+FILLED = Config(ladder=("filler",))
+CLOCK = wire.ToolSpec("clock", "", {"type": "object"})
+TOO_LATE: dict[str, Any] = {"fillers": SOUNDS, "clause_s": 0.405, "first_audio_s": 0.02}
+
+
+def ask_the_time(tool_s: float, turns: int = 1) -> Any:
+    """Each question calls a tool, which takes so long, and is answered with what came of it."""
+
+    async def script(caller: Caller) -> None:
+        await caller.start(tools=(CLOCK,))
+        for number in range(turns):
+            await caller.speak(1.0)
+            called = await caller.pause_until(wire.ToolCall)
+            await caller.pause(tool_s)
+            await caller.send(wire.ToolResult(called.call_id, "12:00"))
+            await caller.send(wire.ReplyCreate())
+            await caller.pause_until_verdict(2 * number + 2)
+        await caller.end()
+
+    return script
+
+
+def test_while_a_tool_runs_a_phrase_is_heard() -> None:
+    """In time, so that the turn is masked; it is no content, which comes with the next one. Phrases take turns."""
+    caller = call(ask_the_time(1.0, 3), engines(CALLING), FILLED, known=TOO_LATE)
+    told = caller.of(wire.ReplyAcknowledged)
+    assert [one.turn for one in told] == [1, 3, 5]
+    assert [one.samples for one in told] == [len(SOUNDS[n]) for n in (0, 1, 0)]
+    assert caller.verdicts == ["masked", "met"] * 3
+    assert all(record.felt_estimate_s is None for record in caller.records[::2])
+    assert rungs(caller)[::2] == [("filler",)] * 3
+    assert len(caller.audio(1)) // 2 == len(SOUNDS[0]) and caller.text(1) == "" and caller.text(2) == "It is noon."
+    assert caller.of(wire.ReplyInterrupted) == []
+    first_sound = next(h.at for h in caller.log if isinstance(h.message, wire.AudioFrame))
+    assert first_sound >= caller.at(wire.TurnCommitted)
+
+
+@pytest.mark.parametrize(
+    ("config", "known"),
+    [
+        (Config(), TOO_LATE),  # it is not asked for
+        (FILLED, {**TOO_LATE, "fillers": ()}),
+        (FILLED, {"fillers": SOUNDS}),  # an answer may be in time, as far as is known
+    ],
+)
+def test_without_a_phrase_a_turn_ends_with_its_call(config: Config, known: dict[str, Any]) -> None:
+    caller = call(ask_the_time(1.0), engines(CALLING), config, known=known)
+    assert caller.of(wire.ReplyAcknowledged) == [] and caller.verdicts == ["met", "met"]
+    assert caller.at(wire.TurnEnded) == caller.at(wire.ToolCall)
+
+
+def test_an_answer_that_comes_meanwhile_ends_the_phrase() -> None:
+    """A phrase of three seconds, and a tool that takes 100 ms."""
+    long = np.full(3 * VOICE_HZ, 0.1, np.float32)
+    caller = call(ask_the_time(0.1), engines(CALLING), FILLED, known={**TOO_LATE, "fillers": (long,)})
+    assert caller.verdicts == ["masked", "met"] and caller.of(wire.ReplyInterrupted) == []
+    assert len(caller.audio(1)) // 2 < len(long) and caller.text(2) == "It is noon."
+
+
+def test_who_speaks_over_a_phrase_begins_another_turn() -> None:
+    """The call has been told, and stays; the phrase stops."""
+    long = np.full(3 * VOICE_HZ, 0.1, np.float32)
+
+    async def script(caller: Caller) -> None:
+        await caller.start(tools=(CLOCK,))
+        await caller.speak(1.0)
+        called = await caller.pause_until(wire.ToolCall)
+        await caller.pause(0.1)
+        await caller.speak(1.0)
+        await caller.send(wire.ToolResult(called.call_id, "12:00"))
+        await caller.pause_until_verdict(2)
+        await caller.end()
+
+    caller = call(script, engines(CALLING), FILLED, known={**TOO_LATE, "fillers": (long,)})
+    assert caller.of(wire.TurnReopened) == [] and caller.verdicts[0] == "interrupted"
+    assert len(caller.of(wire.ReplyInterrupted)) >= 1 and len(caller.audio(1)) // 2 < VOICE_HZ
+
+
+def test_no_tool_is_called_before_the_commit() -> None:
+    """The reply is made in each pause, its call with it; who goes on to speak has nothing called. Then it is called
+    once, behind the commit."""
+    asr = DictatedAsr(("What time is it?", "What time is it in Oslo?"))
+
+    async def script(caller: Caller) -> None:
+        await caller.start(tools=(CLOCK,), operating_point="safe")
+        await caller.speak(1.0)
+        await caller.pause(0.6)
+        assert caller.of(wire.ToolCall) == [] and caller.of(wire.TurnCommitted) == []
+        await caller.speak(1.0)
+        await caller.pause_until(wire.ToolCall)
+        await caller.pause_until_verdict(1)
+        await caller.end()
+
+    caller = call(script, engines(CALLING, asr=asr), Config())
+    (record,) = caller.records
+    assert record.speculation.attempts >= 2 and record.speculation.hit, "a call was made ahead"
+    assert len(caller.of(wire.ToolCall)) == 1
+    assert caller.at(wire.ToolCall) >= caller.at(wire.TurnCommitted)
+
+
 # --- the second pass
 
 

@@ -38,7 +38,9 @@ from voicepipe.config import Config, ScriptedConfig
 from voicepipe.connection import MemoryConnection
 from voicepipe.core.events import Verdict
 from voicepipe.core.overload import Level
-from voicepipe.engines.base import Engines
+from voicepipe.engines.base import Engines, Prompt
+from voicepipe.engines.json_tools import JsonTools
+from voicepipe.engines.scripted import ScriptedGeneration, ScriptedLlm
 from voicepipe.errors import EngineUnavailable
 from voicepipe.reception import serve_session
 from voicepipe.wire import messages as wire
@@ -1363,6 +1365,71 @@ def test_a_tool_is_called_and_its_result_is_answered() -> None:
     assert (told.name, told.arguments, told.epoch) == ("clock", '{"zone": "Oslo"}', 1)
     assert llm.asked[-1] == ("tool", "12:00") and caller.text(2) == "Noon."
     assert caller.verdicts == ["met", "met"] and not caller.errors
+
+
+def test_the_answer_to_a_tool_extends_what_the_model_has_read() -> None:
+    """So that its slot's prefix is used again: nothing of it is put in another way, or in another place."""
+    config = ScriptedConfig(reply="Noon.", calls=("clock {}",))
+    llm = ListeningLlm(config, 1)
+
+    async def script(caller: Caller) -> None:
+        await caller.start(tools=(wire.ToolSpec("clock", "", {"type": "object"}),))
+        for number in (1, 3):
+            await caller.speak(1.0)
+            told = await caller.pause_until(wire.ToolCall)
+            await caller.pause_until_verdict(number)
+            await caller.send(wire.ToolResult(told.call_id, "12:00"))
+            await caller.send(wire.ReplyCreate())
+            await caller.pause_until_verdict(number + 1)
+        await caller.end()
+
+    call(script, engines(config, llm=llm))
+    asked = [prompt for prompt in llm.prompts if prompt[-1] != ("user", "")]
+    answers = [number for number, prompt in enumerate(asked) if prompt[-1][0] == "tool"]
+    assert len(answers) == 2
+    for number in answers:
+        before, after = asked[number - 1], asked[number]
+        assert after[: len(before)] == before and len(after) == len(before) + 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        ('{"tool": "clock", "arguments": ', "bad_tool_call"),
+        ('{"tool": "oven", "arguments": {}}', "bad_tool_call"),
+        ('{"time": "now"}', "bad_tool_call"),
+        ('{ "tool": ' + "a b c d e f " * 20, "empty_reply"),  # it goes on until it may not any more
+        ("```json nothing at all", "bad_tool_call"),
+    ],
+)
+def test_a_model_that_writes_nonsense_for_a_call_costs_its_turn(reply: str, code: str) -> None:
+    """Nothing of it is heard, and the next turn is answered."""
+    nonsense, sense = ScriptedConfig(reply=reply), ScriptedConfig(reply="Noon.")
+
+    class Confused(ScriptedLlm):
+        def generation(self, prompt: Prompt) -> Any:
+            calm = any("Never mind" in message.content for message in prompt.messages)
+            return ScriptedGeneration(sense if calm else nonsense, self._occupier, prompt.max_tokens)
+
+    async def script(caller: Caller) -> None:
+        await caller.start(tools=(wire.ToolSpec("clock", "", {"type": "object"}),), max_reply_tokens=40)
+        await caller.speak(1.0)
+        await caller.pause_until_verdict(1)
+        await caller.send(wire.InputText("Never mind."))
+        await caller.pause_until_verdict(2)
+        await caller.end()
+
+    class Writing(JsonTools):
+        @property
+        def leased(self) -> int:
+            return model.leased
+
+    model = Confused(SHORT, 1)
+    caller = call(script, engines(SHORT, llm=Writing(model)))
+    assert caller.verdicts == ["failed", "met"] and caller.errors == [code]
+    failed, answered = (told.epoch for told in caller.of(wire.TurnCommitted))
+    assert caller.text(failed) == "" and not caller.audio(failed) and not caller.of(wire.ToolCall)
+    assert caller.text(answered) == "Noon."
 
 
 def test_the_history_can_be_written_and_read_by_name() -> None:

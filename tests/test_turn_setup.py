@@ -28,7 +28,7 @@ from voicepipe.wire.messages import (
     ToolSpec,
 )
 
-LADDER = ("short-clause", "no-second-pass", "small-model", "acknowledge")
+LADDER = ("short-clause", "no-second-pass", "small-model", "acknowledge", "filler")
 
 
 class ElsewhereLlm(ScriptedLlm):
@@ -66,9 +66,11 @@ def test_who_only_observes_takes_no_rung() -> None:
     """Whatever the ladder has."""
     sounds = (np.zeros(480, np.float32),)
     config = parse_config({"ladder": list(LADDER)})
-    taken = settings(services(config, acknowledgements=sounds))
+    taken = settings(services(config, acknowledgements=sounds, fillers=sounds))
+    assert len(taken.fillers) == 1
     assert taken.reply.may_cut and taken.may_skip_pass and len(taken.acknowledge.sounds) == 1
-    none = settings(services(config, acknowledgements=sounds), started(enforcement="observe"))
+    none = settings(services(config, acknowledgements=sounds, fillers=sounds), started(enforcement="observe"))
+    assert not none.fillers
     assert not (none.reply.may_cut or none.may_skip_pass or none.may_shrink or none.acknowledge.sounds)
 
 

@@ -235,6 +235,8 @@ async def serving(
                 metrics.follow_admission(lambda: admission.snapshot(clock()))
                 texts = config.acknowledge.texts if Rung.ACKNOWLEDGE in config.ladder else ()
                 sounds = await render(engines.tts, texts, on_thread)
+                phrases = config.filler.texts if Rung.FILLER in config.ladder else ()
+                fillers = await render(engines.tts, phrases, on_thread)
                 warmed_s = clock() - began
                 vad_frame_s = engines.vad.open().frame_samples / RATE_HZ
                 expected_ms = achievable_ms(warm, config, engines.vad.lag_s)
@@ -252,6 +254,7 @@ async def serving(
                         warm.total_s,
                         forecaster=forecaster,
                         acknowledgements=sounds,
+                        fillers=fillers,
                         shares=expected_shares(warm, engines.vad.lag_s, vad_frame_s),
                         draining=server.draining,
                         drain_deadline=lambda: server.drain_deadline,

@@ -59,6 +59,8 @@ class Services:
     """What chunks and turns of the device will take; told of every chunk by the device."""
     acknowledgements: tuple[Samples, ...] = ()
     """At the voice's rate; none where the ladder has no such rung."""
+    fillers: tuple[Samples, ...] = ()
+    """The same, of phrases for while a tool runs."""
     shares: Mapping[Stage, float] = field(default_factory=lambda: SHARES)
     """What each stage is planned to take, as fractions of the budget."""
     draining: asyncio.Event = field(default_factory=asyncio.Event)

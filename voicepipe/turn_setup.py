@@ -28,6 +28,7 @@ def turn_settings(
     enforcement = start.enforcement or config.enforcement
     ladder = () if enforcement == "observe" else config.ladder
     sounds = services.acknowledgements if Rung.ACKNOWLEDGE in ladder else ()
+    fillers = services.fillers if Rung.FILLER in ladder else ()
     may_cut = Rung.SHORT_CLAUSE in ladder
     keeps_prefix = engines.llm.keeps_prefix
     return TurnSettings(
@@ -45,6 +46,7 @@ def turn_settings(
         acknowledge=AcknowledgeSettings(
             sounds=at_rate(sounds, engines.tts.sample_rate_hz, output_rate), one_in=config.acknowledge.one_in
         ),
+        fillers=at_rate(fillers, engines.tts.sample_rate_hz, output_rate),
         second_pass=engines.asr_second is not None,
         may_skip_pass=Rung.NO_SECOND_PASS in ladder,
         may_shrink=Rung.SMALL_MODEL in ladder and engines.llm.has_small,

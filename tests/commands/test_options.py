@@ -58,7 +58,8 @@ def test_check_prints_what_would_hold(tmp_path: Path, capsys: pytest.CaptureFixt
 ABOUT_THE_COMMAND = {"config", "check", "help"}
 """Options of `serve` that say how it is called, and not what it serves."""
 ONLY_IN_A_FILE = {
-    "ladder", "acknowledge", "instructions", "max_reply_tokens", "origins", "metrics_public", "metrics_token_file",
+    "ladder", "acknowledge", "filler", "instructions", "max_reply_tokens", "origins", "metrics_public",
+    "metrics_token_file",
     "engines.llm_small_model", "engines.llm_timeout_s", "engines.llm_failures", "engines.llm_api_key_file",
     "engines.language", "engines.threads", "engines.context_tokens", "engines.memory_tokens", "engines.text_slots",
     "engines.llm_pool", "engines.scripted", "limits", "admission", "overload", "tokens", "twilio",

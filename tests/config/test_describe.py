@@ -18,7 +18,7 @@ def test_kinds_limits_and_units() -> None:
     assert kinds["admission.per_token.per_minute"] == "whole number from 0 to 100,000, a minute"
     assert kinds["max_reply_tokens"] == "whole number from 1 to 4,096, tokens"
     assert kinds["operating_point"] == "one of fast, balanced, safe"
-    assert kinds["ladder"] == "list, each one of short-clause, no-second-pass, small-model, acknowledge"
+    assert kinds["ladder"] == "list, each one of short-clause, no-second-pass, small-model, acknowledge, filler"
     assert kinds["acknowledge.texts"] == "list of 2 to 16, each text of up to 40 characters"
     assert kinds["engines.scripted.completeness"] == "list, each number from 0 to 1"
     assert (kinds["metrics_public"], kinds["host"]) == ("true or false", "text")

@@ -28,6 +28,11 @@ def test_what_a_verdict_says_about_the_load(verdicts: tuple[Verdict, ...], outco
     assert observe(record(verdicts[0], None)).latency_s is None
 
 
+def test_a_turn_that_waits_for_a_tool_says_nothing_about_the_load() -> None:
+    """It was masked, and owes no content."""
+    assert observe(record(Verdict.MASKED, None)) == Observed(Outcome.IGNORED, None)
+
+
 @pytest.mark.parametrize(
     ("asr_final", "commit", "outcome"),
     [

@@ -454,7 +454,40 @@ def test_a_reply_may_be_nothing_but_a_call(settings: ReplySettings) -> None:
     reply = begun(settings=settings)
     reply.on_release(0.0)
     assert reply.on_thought("", True, 0.1, 0.0, (CALL,)) == [ToolCalled(1, 2, CALL)]
-    assert reply.finished and not reply.silent and not reply.has_content
+    assert reply.only_calls and reply.may_be_filled is settings.spoken
+    if settings.spoken:
+        assert reply.fill(None, 0.1) == []
+    assert reply.finished and not reply.may_be_filled and not reply.silent and not reply.has_content
+
+
+def test_a_phrase_is_heard_while_a_tool_runs() -> None:
+    """It is sound, and not content; the reply is over when it has been heard."""
+    reply = begun()
+    reply.on_release(0.0)
+    reply.on_thought("", True, 0.1, 0.0, (CALL,))
+    told = reply.fill(pcm(0.3), 0.1)
+    assert told[0] == Acknowledged(1, 2, len(pcm(0.3)) // 2)
+    assert b"".join(c.pcm for c in told if isinstance(c, ReplyAudio)) == pcm(0.3)
+    assert not [c for c in told if isinstance(c, ReplyDone)]
+    assert not reply.finished and not reply.has_content and reply.heard_text(0.4) == ""
+    reply.on_timer(0.4)
+    assert reply.finished and reply.only_calls
+
+
+def test_what_has_been_acknowledged_is_not_filled_as_well() -> None:
+    reply = begun()
+    reply.on_release(0.0)
+    reply.acknowledge(pcm(0.1), 0.05)
+    reply.on_thought("", True, 0.1, 0.0, (CALL,))
+    assert reply.may_be_filled and reply.fill(pcm(0.3), 0.1) == []
+
+
+def test_a_reply_that_says_something_before_its_call_needs_no_phrase() -> None:
+    reply = begun()
+    reply.on_release(0.0)
+    reply.on_thought("One.", True, 0.1, 0.0, (CALL,))
+    reply.on_spoken(pcm(0.2), True, 0.2)
+    assert reply.called == (CALL,) and not reply.may_be_filled and not reply.only_calls
 
 
 def test_what_was_cut_counts_as_heard_no_further() -> None:

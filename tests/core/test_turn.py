@@ -8,6 +8,7 @@ import pytest
 
 from tests.core.talking import NO_TIME, RATE, SETTINGS, S, Talk, kinds, pcm
 from voicepipe.core.events import (
+    Acknowledged,
     Ask,
     Call,
     Committed,
@@ -19,6 +20,7 @@ from voicepipe.core.events import (
     ReplyAudio,
     ReplyDone,
     ReplyText,
+    Rung,
     Silence,
     SoftEnd,
     SpeechStarted,
@@ -601,6 +603,103 @@ def test_a_turn_that_only_called_a_tool_owes_no_content() -> None:
     talk = Talk().until_committed()
     talk.do(talk.turns.on_thought(talk.asked[WorkKind.THINK], "", True, NO_TIME, 1.15, (CALL,)))
     assert talk.verdict() is Verdict.MET and talk.history[-1] == ("call", "{}")
+
+
+FILLERS = (pcm(0.5), pcm(0.6))
+
+
+def calling(at: float = 1.15, **changes: object) -> Talk:
+    """A turn that was committed at 1.1 and is due at 1.2; its reply is the call of a tool."""
+    talk = Talk(**changes)
+    talk.turns.on_outlook(Outlook(reading_s=0.1, audio_s=0.05, audio_base_s=0.05))
+    talk.until_committed()
+    talk.do(talk.turns.on_thought(talk.asked[WorkKind.THINK], "", True, NO_TIME, at, (CALL,)))
+    return talk
+
+
+def test_a_phrase_in_time_masks_that_the_answer_waits_for_a_tool() -> None:
+    """The call is told first; the result lies behind it, and the turn has no content."""
+    talk = calling(fillers=FILLERS)
+    assert kinds(talk.last)[:2] == ["ToolCalled", "Acknowledged"] and "ReplyAudio" in kinds(talk.last)
+    talk.do(talk.turns.on_acknowledged(1, 1.16))
+    talk.do(talk.turns.on_line(Line("tool", "noon", "c1")))
+    talk.wait(2.0)
+    (ended,) = [c for c in talk.last if isinstance(c, TurnEnded)]
+    assert ended.record.verdict is Verdict.MASKED and ended.record.felt_estimate_s is None
+    assert ended.record.rungs == (Rung.FILLER,) and ended.record.blame is None
+    assert [role for role, _ in talk.history] == ["user", "call", "tool"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "at", "verdict"),
+    [
+        ({}, 1.15, Verdict.MET),  # there are no phrases
+        ({"fillers": FILLERS, "budget_s": 5.0}, 1.15, Verdict.MET),  # there may be time for an answer
+    ],
+)
+def test_where_no_phrase_is_wanted_the_turn_is_over_with_the_call(
+    changes: dict[str, object], at: float, verdict: Verdict
+) -> None:
+    talk = calling(at, **changes)
+    assert kinds(talk.last)[:2] == ["ToolCalled", "TurnEnded"] and talk.verdict() is verdict
+
+
+def test_a_phrase_that_comes_late_masks_nothing() -> None:
+    """It is heard all the same: the tool still runs."""
+    talk = calling(1.4, fillers=FILLERS)
+    talk.do(talk.turns.on_acknowledged(1, 1.41))
+    talk.wait(3.0)
+    assert talk.verdict() is Verdict.DEGRADED
+
+
+def test_phrases_take_turns() -> None:
+    talk = calling(fillers=FILLERS)
+    talk.wait(3.0)
+    lengths = [c.samples for c in calling_again(talk, 10.0) if isinstance(c, Acknowledged)]
+    assert lengths == [len(FILLERS[1]) // 2]
+
+
+def calling_again(talk: Talk, at: float) -> list[TurnCommand]:
+    """The same, so much later."""
+    talk.told(Onset(round(at * S)), at)
+    talk.told(Voiced(S, round((at + 1) * S)), at + 1)
+    talk.soft_end(at + 1)
+    talk.hear("And now?", at + 1.02)
+    talk.silence(0.096, at + 1.1)
+    return talk.do(talk.turns.on_thought(talk.asked[WorkKind.THINK], "", True, NO_TIME, at + 1.15, (CALL,)))
+
+
+def test_the_answer_ends_the_turn_and_its_phrase() -> None:
+    """A result that is there sooner: the turn is complete and was not interrupted, and nothing of the phrase comes
+    behind the answer's epoch."""
+    talk = calling(fillers=FILLERS)
+    talk.do(talk.turns.on_acknowledged(1, 1.16))
+    talk.do(talk.turns.on_line(Line("tool", "noon", "c1")))
+    commands = talk.do(talk.turns.on_create(1.3))
+    assert [c.record.verdict for c in commands if isinstance(c, TurnEnded)] == [Verdict.MASKED]
+    assert "ReplyInterrupted" not in kinds(commands) and "Committed" in kinds(commands)
+    assert [line.role for line in talk.thoughts[-1].lines] == ["system", "user", "call", "tool"]
+    assert not [c for c in talk.wait(3.0) if isinstance(c, ReplyAudio) and c.epoch == 1]
+
+
+def test_a_call_that_was_told_is_not_taken_back() -> None:
+    """Whoever goes on to speak begins another turn: the tool may have been run."""
+    talk = calling(fillers=FILLERS)
+    talk.speak(1.3, start=round(1.3 * S))
+    commands = talk.voiced(0.3, 1.6, at=1.6)
+    assert "TurnReopened" not in kinds(commands) and "Reopened" not in kinds(commands)
+    assert ("call", "{}") in talk.history and talk.turns.snapshot().turn == 2
+
+
+def test_the_answer_to_a_tool_is_made_on_a_warm_prefix() -> None:
+    """What the model is shown then begins with all that it was shown before; reading in between does as well."""
+    talk = calling()
+    first = talk.thoughts[-1]
+    talk.do(talk.turns.on_line(Line("tool", "noon", "c1")))
+    talk.do(talk.turns.on_create(2.0))
+    again = talk.thoughts[-1]
+    assert again.lines[: len(first.lines)] == first.lines and again.tools == first.tools
+    assert [line.role for line in again.lines[len(first.lines) :]] == ["call", "tool"]
 
 
 def test_what_is_put_into_the_history_makes_what_was_made_ahead_useless() -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from tests import virtual
+from tests.engines.test_slot import Model, slot_of
 from voicepipe.engines.base import ChatMessage, Context, LlmStep, Placement, Prompt, StepSize, ToolOffer, ToolUse
 from voicepipe.engines.json_tools import MAX_CALL_CHARACTERS, JsonTools, as_text
+from voicepipe.engines.slot import Limits
 from voicepipe.errors import BadToolCall
 
 CTX = Context("s", 1, 1, 0)
@@ -174,3 +176,24 @@ def test_it_is_otherwise_what_it_wraps() -> None:
     slot.close()
     virtual.run(llm.aclose())
     assert (inner.cancelled, inner.closed) == (1, 2)
+
+
+def test_the_answer_to_a_tool_is_made_on_a_warm_prefix() -> None:
+    """In a slot that keeps its prefix: of the first prompt nothing is read again, only the call and what came of
+    it."""
+    model = Model(Limits(context=2_000, memory=2_000, prefill=2_000, decode=4), can_cut=True)
+    slot, tools = slot_of(model), TOOLS[:1]
+
+    def read(*messages: ChatMessage) -> tuple[int, int]:
+        """Tokens of the prompt, and how many of them were computed for it."""
+        prompt = as_text(Prompt((*ASKED, *messages), 1, False, tools))
+        model.batches.clear()
+        slot.generate(prompt, CTX).step()
+        return len(model.encode(prompt.messages)), model.batches[0][0]
+
+    size, read_first = read()
+    assert read_first == size
+    use = ToolUse("call_1", "weather", '{"place": "Oslo"}')
+    again, read_again = read(ChatMessage("assistant", "", (use,)), ChatMessage("tool", "rain", call_id="call_1"))
+    opening = len("a:")  # where the assistant begins to speak: other words follow than those that were read
+    assert read_again <= again - (size - opening), (size, again, read_again)

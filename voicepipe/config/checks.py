@@ -23,6 +23,8 @@ def contradictions(config: Config) -> Iterator[tuple[str, str]]:
             yield f"tokens.{name}", "either `env` or `file` says where the token is"
     if len(set(config.acknowledge.texts)) < len(config.acknowledge.texts):
         yield "acknowledge.texts", "the same text twice; none is to be heard twice in a row"
+    if len(set(config.filler.texts)) < len(config.filler.texts):
+        yield "filler.texts", "the same text twice; none is to be heard twice in a row"
     if len(set(config.ladder)) < len(config.ladder):
         yield "ladder", "the same rung twice"
     yield from _engines(config.engines)
@@ -47,10 +49,11 @@ def remarks(config: Config) -> Iterator[str]:
             f"operating_point {config.operating_point} waits longer than the budget of {config.budget_ms:g} ms "
             "in most pauses: most turns will be late"
         )
-    if "acknowledge" in config.ladder and config.enforcement == "observe":
-        yield "ladder names acknowledge, and enforcement observe takes no rung"
-    if config.acknowledge != type(config.acknowledge)() and "acknowledge" not in config.ladder:
-        yield "[acknowledge] is set, and ladder does not name acknowledge: nothing of it is heard"
+    for rung, table in (("acknowledge", config.acknowledge), ("filler", config.filler)):
+        if rung in config.ladder and config.enforcement == "observe":
+            yield f"ladder names {rung}, and enforcement observe takes no rung"
+        if table != type(table)() and rung not in config.ladder:
+            yield f"[{rung}] is set, and ladder does not name {rung}: nothing of it is heard"
     if admission.policy != "token-bucket" and _differs(admission, "sessions_per_minute", "burst"):
         yield f"admission.sessions_per_minute and burst are for token-bucket, and the policy is {admission.policy}"
     if admission.waiting_places == 0 and _differs(admission, "waiting_s"):

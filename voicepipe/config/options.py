@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 OperatingPoint = Literal["fast", "balanced", "safe"]
 Enforcement = Literal["degrade", "enforce", "observe"]
-Rung = Literal["short-clause", "no-second-pass", "small-model", "acknowledge"]
+Rung = Literal["short-clause", "no-second-pass", "small-model", "acknowledge", "filler"]
 EngineSet = Literal["default", "scripted"]
 PolicyName = Literal["none", "count", "token-bucket", "aimd", "gradient", "vegas", "deadline"]
 LlmPool = Literal["dedicated", "shared", "monolithic"]
@@ -142,6 +142,16 @@ class AcknowledgeConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Spoken in turn, so that none comes twice in a row: 2 to 16 different ones. Rendered once, at start."""
     one_in: Annotated[int, Meta(ge=1, le=1000)] = 3
     """At most one turn in so many is acknowledged."""
+
+
+class FillerConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The phrases of the rung "filler"."""
+
+    texts: Annotated[tuple[Short, ...], Meta(min_length=2, max_length=16)] = (
+        "Let me check.",
+        "One moment, please.",
+    )
+    """Spoken in turn: 2 to 16 different ones. Rendered once, at start."""
 
 
 class QuotaConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -300,9 +310,11 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What may be given up when a turn is about to be late. "short-clause" ends the first clause after three or
     four words; "small-model" has `engines.llm_small_model` answer, where there is one; "no-second-pass" does
     without `engines.asr_second`; "acknowledge" plays a short sound at the deadline, or at a commit that comes
-    later. The last two are to be asked for: where nearly every turn is late, nothing would be heard twice, and
-    "mm-hm" all the time."""
+    later; "filler" plays a short phrase where a reply only calls a tool, whose answer will be late. The second pass
+    and the sounds are to be asked for: where nearly every turn is late, nothing would be heard twice, and "mm-hm"
+    all the time."""
     acknowledge: AcknowledgeConfig = AcknowledgeConfig()
+    filler: FillerConfig = FillerConfig()
     instructions: str = DEFAULT_INSTRUCTIONS
     """What the model is told to be, unless a client says it."""
     max_reply_tokens: Annotated[int, Meta(ge=1, le=4096)] = 120

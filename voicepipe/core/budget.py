@@ -308,6 +308,8 @@ class Ledger:
             return Verdict.EMPTY
         if felt_s is None and expects_reply:
             return Verdict.INTERRUPTED
+        if felt_s is None and self._is_masked():  # it owes no content, which comes when a tool has run
+            return Verdict.MASKED
         if felt_s is not None and felt_s > self._budget_s:
             return Verdict.MASKED if self._is_masked() else Verdict.MISSED
         return Verdict.DEGRADED if self._rungs else Verdict.MET

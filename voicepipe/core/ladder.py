@@ -35,6 +35,8 @@ class Ladder:
         self.second_passes = SecondPasses(session, serial)
         self._settings = settings
         self._acknowledger = Acknowledger(settings.acknowledge)
+        self._filled = 0
+        """Fillers given so far."""
 
     def on_settings(self, settings: TurnSettings) -> None:
         """Others hold from now on. What has been heard of acknowledgements stays known."""
@@ -79,6 +81,21 @@ class Ladder:
             return []
         turn.ledger.on_rung(Rung.ACKNOWLEDGE)
         return reply.acknowledge(sound, now)
+
+    def fill(self, turn: Turn, now: float, *, user_sounds: bool) -> list[TurnCommand]:
+        """All there is of the reply is the call of a tool, which has been told: something to listen to meanwhile,
+        where the answer cannot be in time even if the tool takes none. One that the user has typed, or that
+        follows from another tool, has no deadline."""
+        reply, deadline, outlook = turn.reply, turn.ledger.deadline, turn.outlook
+        assert reply is not None
+        late = deadline is not None and now + outlook.clause_s + outlook.audio_s > deadline
+        fillers = () if user_sounds or turn.typed or turn.reopened or not late else self._settings.fillers
+        if not fillers:
+            return reply.fill(None, now)
+        sound = fillers[self._filled % len(fillers)]
+        self._filled += 1
+        turn.ledger.on_rung(Rung.FILLER)
+        return reply.fill(sound, now)
 
     def refuse_at(self, turn: Turn) -> float | None:
         """When this turn is refused: at its deadline, where that is enforced, unless content is on its way or it

@@ -13,7 +13,8 @@ class Outcome(StrEnum):
     """Content came in time."""
     IGNORED = "ignored"
     """Nothing follows from it: the user said nothing, or did not wait for the answer; or what was said sounded so
-    unfinished that it was waited for longer than the budget, whoever else was there."""
+    unfinished that it was waited for longer than the budget, whoever else was there; or the answer waits for a
+    tool."""
     DROPPED = "dropped"
     """The promise was not kept: late, masked, refused or failed."""
 
@@ -39,6 +40,8 @@ class Observed:
 
 def observe(record: TurnRecord) -> Observed:
     outcome = _OUTCOMES[record.verdict]
+    if record.verdict is Verdict.MASKED and record.felt_estimate_s is None:
+        outcome = Outcome.IGNORED  # it only called a tool
     if outcome is Outcome.DROPPED and record.verdict is not Verdict.FAILED and _was_waited_for(record):
         outcome = Outcome.IGNORED
     return Observed(outcome, record.felt_estimate_s)

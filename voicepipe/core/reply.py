@@ -132,6 +132,8 @@ class Reply:
         self.cut_at: int | None = None
         """So many samples, and no more of it, were heard, as the client says; None where it has not said so."""
         self._calls: tuple[Call, ...] = ()
+        self._filled = False
+        """It has been said whether something is heard while its tools run."""
         self._written: list[str] = []
         self._unwritten = ""
         """What has not been handed out of a written reply."""
@@ -163,6 +165,17 @@ class Reply:
     def made(self) -> bool:
         """All of it has been made, be it heard or not."""
         return self._spoken_out
+
+    @property
+    def only_calls(self) -> bool:
+        """It has been released and made, and there is nothing in it but calls of tools: an acknowledgement is no
+        content."""
+        return self._released and self._spoken_out and bool(self._calls) and not self.has_content
+
+    @property
+    def may_be_filled(self) -> bool:
+        """The same, and whether something is to be heard meanwhile has not been said: see `fill`."""
+        return self.spoken and self.only_calls and not self._filled
 
     @property
     def silent(self) -> bool:
@@ -271,6 +284,13 @@ class Reply:
         told = Acknowledged(self.ident.turn, self.ident.epoch, len(pcm) // BYTES_PER_SAMPLE)
         return [told, *self._translate(self.playout.on_acknowledgement(pcm, now))]
 
+    def fill(self, pcm: bytes | None, now: float) -> list[TurnCommand]:
+        """It only calls tools: let this sound be heard meanwhile, or nothing. One that was acknowledged already
+        gets no other. Then it is complete."""
+        self._filled = True
+        heard = [] if pcm is None or self.playout.acknowledged else self.acknowledge(pcm, now)
+        return heard + self._translate(self.playout.on_last(now))
+
     def on_report(self, played_samples: int, now: float) -> list[TurnCommand]:
         return self._translate(self.playout.on_report(played_samples, now)) + self._advance(now)
 
@@ -373,7 +393,9 @@ class Reply:
         done = self._thought_out and not (self._clauses or self._speaking or self._in_clause)
         if done and not self._spoken_out:
             self._spoken_out = True
-            commands += self._call() + self._translate(self.playout.on_last(now))
+            commands += self._call()
+            if self.playout.has_content or not self._calls:
+                commands += self._translate(self.playout.on_last(now))
         return commands
 
     def _wants_audio(self, now: float) -> bool:

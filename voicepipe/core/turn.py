@@ -329,7 +329,7 @@ class Turns:
 
     def on_create(self, now: float, ask: Ask | None = None) -> list[TurnCommand]:
         """Reply to the conversation as it stands, or to what is asked."""
-        commands = self._make_way(now)
+        commands = self._no_longer_filled(now) + self._make_way(now)
         turn = self._open(0, now)
         turn.typed = True
         if ask is not None:
@@ -563,6 +563,8 @@ class Turns:
         if any(isinstance(command, Submit) for command in commands):
             turn.progress = now  # who is asked only now has all of its time
         reply = turn.reply
+        if reply is not None and reply.may_be_filled:
+            commands += self._ladder.fill(turn, now, user_sounds=self._barge_in.user_sounds)
         if reply is None or not reply.finished or turn.phase is not Phase.COMMITTED:
             return commands
         if reply.silent:
@@ -593,6 +595,14 @@ class Turns:
         """The history is another one: what was made ahead of a commit answers what it was before."""
         turn = self._in(Phase.HEARING)
         return [] if turn is None else self._answering.drop(turn)
+
+    def _no_longer_filled(self, now: float) -> list[TurnCommand]:
+        """A turn that only called a tool is complete when its answer is asked for, be a filler heard to its end or
+        not: nobody has interrupted it."""
+        turn = self._in(Phase.COMMITTED)
+        if turn is None or turn.reply is None or not turn.reply.only_calls:
+            return []
+        return self._closing.heard_out(turn, now)
 
     def _make_way(self, now: float) -> list[TurnCommand]:
         """End the present turn, because something else begins."""

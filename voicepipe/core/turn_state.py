@@ -51,6 +51,9 @@ class TurnSettings:
     enforce: bool = False
     """A turn without content at its deadline is refused, unless it was acknowledged."""
     acknowledge: AcknowledgeSettings = field(default_factory=AcknowledgeSettings)
+    fillers: tuple[bytes, ...] = ()
+    """PCM16LE mono at the session's output rate, all different: phrases for while a tool runs. Without any, nothing
+    is said then."""
     second_pass: bool = False
     """There is a larger recogniser: what a turn has said is decoded again, in slack."""
     may_skip_pass: bool = True
@@ -137,8 +140,9 @@ class Turn:
         return None if self.reply is None else self.reply.waits_for
 
     def in_grace(self, now: float) -> bool:
-        """May speech still go on with it? A commit that was demanded is no false start."""
-        if self.typed or self.utterance.commit_asked:
+        """May speech still go on with it? A commit that was demanded is no false start, and a tool that the client
+        was told to run may have been run."""
+        if self.typed or self.utterance.commit_asked or (self.reply is not None and self.reply.called):
             return False
         return self.grace_until is None or now < self.grace_until
 

@@ -21,4 +21,10 @@ def test_verdicts_are_those_of_the_wire() -> None:
 
 def test_rungs_are_named_from_the_cheapest_on() -> None:
     """As records and metrics name them."""
-    assert [rung.value for rung in Rung] == ["short-clause", "no-second-pass", "small-model", "acknowledge"]
+    assert [rung.value for rung in Rung] == [
+        "short-clause",
+        "no-second-pass",
+        "small-model",
+        "acknowledge",
+        "filler",
+    ]

@@ -41,6 +41,8 @@ class Rung(StrEnum):
     """The smaller model answers."""
     ACKNOWLEDGE = "acknowledge"
     """A short sound is heard at the deadline, before the content."""
+    FILLER = "filler"
+    """A short phrase is heard while a tool runs whose call is all that there is of the reply."""
 
 
 @dataclass(frozen=True, slots=True)
