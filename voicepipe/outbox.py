@@ -15,7 +15,7 @@ FRAMES = 512
 """Ten seconds of 20 ms frames: playout never runs so far ahead, so a full box is a client that has stalled."""
 
 Watched = wire.AudioFrame | wire.ReplyText | wire.ReplyAcknowledged
-"""Of a reply: sound, what is given in writing, and what of the sound is no content. When it is handed over matters also
+"""Of a reply: sound, what is given in writing, and what of the sound is no content. When that goes out matters also
 where a dialect has no frames for it."""
 
 
