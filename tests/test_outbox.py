@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
@@ -12,19 +12,20 @@ from voicepipe.connection import ConnectionClosed, MemoryConnection
 from voicepipe.errors import SessionLimit
 from voicepipe.outbox import FRAMES, Outbox
 from voicepipe.wire import messages as wire
+from voicepipe.wire.dialect import Dialect
 from voicepipe.wire.native import NativeDialect, decode_server
 
 
 class Box:
     """An outbox, the client's end, and what was told, in order."""
 
-    def __init__(self, capacity: int = 64) -> None:
+    def __init__(self, capacity: int = 64, dialect: Dialect | None = None) -> None:
         ours, self.client = MemoryConnection.pair(capacity=capacity)
         self.epoch = 1
         self.told: list[tuple[str, int]] = []
         self.outbox = Outbox(
             ours,
-            NativeDialect().tell,
+            (dialect or NativeDialect()).tell,
             timeout_s=5.0,
             epoch=lambda: self.epoch,
             sent=lambda epoch: self.told.append(("sent", epoch)),
@@ -39,9 +40,9 @@ class Box:
         return decode_server(await self.client.recv())
 
 
-def story(script: Callable[[Box], Awaitable[None]], *, capacity: int = 64) -> Box:
+def story(script: Callable[[Box], Awaitable[None]], *, capacity: int = 64, dialect: Dialect | None = None) -> Box:
     async def main() -> Box:
-        box = Box(capacity)
+        box = Box(capacity, dialect)
         writer = asyncio.ensure_future(box.outbox.write())
         await script(box)
         writer.cancel()
@@ -207,3 +208,21 @@ def test_a_client_that_takes_nothing_does_not_hold_the_end_up() -> None:
             await writer
 
     virtual.run(main())
+
+
+class Discreet(NativeDialect):
+    """Its clients know no acknowledgements, only their sound."""
+
+    def tell(self, told: wire.Told) -> Iterable[str | bytes]:
+        return () if isinstance(told, wire.ReplyAcknowledged) else super().tell(told)
+
+
+def test_an_acknowledgement_is_no_content_where_nothing_is_said_of_it_either() -> None:
+    async def script(box: Box) -> None:
+        box.outbox.put(wire.ReplyAcknowledged(1, 1, 40))
+        for offset in (0, 20, 40):
+            box.sound(1, offset)
+        await box.outbox.emptied()
+        assert box.told == [("acknowledged", 1), ("sent", 1)]
+
+    story(script, dialect=Discreet())

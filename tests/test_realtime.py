@@ -416,6 +416,30 @@ def test_a_function_is_called_and_its_result_is_spoken() -> None:
     assert min(at for at, event in client.log if "function_call" in event["type"]) >= created
 
 
+def test_a_phrase_while_a_function_runs_is_sound_without_a_transcript() -> None:
+    """Beside the call, which is told first; the response is complete when it has been heard."""
+    phrase = np.full(RATE_HZ // 2, 0.1, np.float32)
+
+    async def script(client: Client) -> None:
+        await client.update(tools=[CLOCK])
+        await client.speak(1.0)
+        called = await client.pause_until("response.function_call_arguments.done")
+        await client.pause_until("response.done")
+        output = {"type": "function_call_output", "call_id": called["call_id"], "output": "12:00"}
+        await client.send("conversation.item.create", item=output)
+        await client.send("response.create")
+        await client.pause_until("response.done")
+
+    known = {"fillers": (phrase,), "clause_s": 0.4, "first_audio_s": 0.02}
+    client = call(script, engines(CALLING), Config(ladder=("filler",)), known=known)
+    first, second = client.done
+    assert first["status"] == "completed" and first["voicepipe"]["verdict"] == "masked"
+    assert [item["type"] for item in first["output"]] == ["function_call", "message"]
+    assert first["output"][1]["content"] == [{"type": "output_audio", "transcript": ""}]
+    assert len(client.audio(first["id"])) // 2 == RATE_HZ // 2
+    assert second["output"][0]["content"][0]["transcript"] == "It is noon."
+
+
 def test_a_call_is_a_part_of_what_the_model_reads() -> None:
     llm = listening(CALLING)
 

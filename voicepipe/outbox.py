@@ -14,8 +14,9 @@ from voicepipe.wire.dialect import Frame
 FRAMES = 512
 """Ten seconds of 20 ms frames: playout never runs so far ahead, so a full box is a client that has stalled."""
 
-Content = wire.AudioFrame | wire.ReplyText
-"""Of a reply: sound, or what is given in writing."""
+Watched = wire.AudioFrame | wire.ReplyText | wire.ReplyAcknowledged
+"""Of a reply: sound, what is given in writing, and what of the sound is no content. When that goes out matters also
+where a dialect has no frames for it."""
 
 
 class _Parcel(NamedTuple):
@@ -62,7 +63,7 @@ class Outbox:
         self._enqueue(_Parcel(frames, None))
 
     def _enqueue(self, parcel: _Parcel) -> None:
-        if not self._is_open or (not parcel.frames and not isinstance(parcel.told, Content)):
+        if not self._is_open or (not parcel.frames and not isinstance(parcel.told, Watched)):
             return
         try:
             self._queue.put_nowait(parcel)
