@@ -45,7 +45,7 @@ class Weather:
         return Weather(self.slow / calls, self.hang / calls, self.crash / calls, self.outage)
 
 
-CALM, CHANGEABLE, STORMY = Weather(), Weather(0.05, 0.002, 0.01, 0.05), Weather(0.2, 0.03, 0.08, 0.1)
+CALM, CHANGEABLE, STORMY = Weather(), Weather(0.05, 0.002, 0.01, 0.1), Weather(0.2, 0.03, 0.08, 0.3)
 
 
 class Chance:

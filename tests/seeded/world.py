@@ -78,8 +78,8 @@ class Plan:
             sessions=draw.randrange(1, 4),
             places=draw.choice((0, 0, 2)),
             texts=draw.choice((0, 0, 1, 3)),
-            abandoned=draw.choice((0, 1, 2, 64)),
-            drain_at=draw.uniform(0.0, 15.0) if draw.random() < 0.3 else None,
+            abandoned=draw.choice((0, 0, 1, 2, 64)),
+            drain_at=draw.uniform(0.0, 12.0) if draw.random() < 0.35 else None,
             jump_at=draw.uniform(0.0, 10.0) if draw.random() < 0.15 else None,
         )
 
@@ -122,7 +122,7 @@ class World:
             unbounded_s=3.0,
             abandoned=self.plan.abandoned,
             engines={kind: "llm" for kind in (WorkKind.THINK, WorkKind.WARM) if self.draw.random() < 0.5},
-            breakers={WorkKind.THINK: ("llm", BreakerSettings(2))} if self.draw.random() < 0.3 else {},
+            breakers={WorkKind.THINK: ("llm", BreakerSettings(2))} if self.draw.random() < 0.6 else {},
         )
 
     @property
