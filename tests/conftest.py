@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -87,3 +88,11 @@ def tone(tmp_path: Path) -> Path:
     path = tmp_path / "tone.wav"
     write_wav(path, samples.astype(np.float32), 22_050)
     return path
+
+
+@pytest.fixture(autouse=True)
+def unfrozen() -> Iterator[None]:
+    """A server freezes what is loaded, once in a process. Here it would be once a test: what each leaves behind
+    would never be collected."""
+    yield
+    gc.unfreeze()
