@@ -149,6 +149,14 @@ class CostModel:
         mean_s = cost.mean.at(size.units, size.context)
         return mean_s, mean_s * cost.tail.ratio
 
+    def more_s(self, key: CostKey, size: Size) -> float | None:
+        """What a chunk of the key takes longer for so much more to do."""
+        cost = self._costs.get(key)
+        if cost is None:
+            return None
+        _, per_unit_s, per_context_s = cost.mean.coefficients()
+        return max(0.0, per_unit_s * size.units + per_context_s * size.context)
+
     def cost(self, key: CostKey) -> KeyCost | None:
         cost = self._costs.get(key)
         return None if cost is None else cost.snapshot()

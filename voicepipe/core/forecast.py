@@ -226,10 +226,8 @@ class Forecaster:
 
     def _more_s(self, kind: WorkKind, load: Load) -> float:
         """By how much it makes a chunk longer that does its like too; 0 where nobody knows."""
-        batches = self._costs.cost(self.key(kind, Load(load.model, 0.0, variant=BATCH)))
-        if batches is None:
-            return 0.0
-        return max(0.0, batches.per_unit_s * load.units + batches.per_context_s * load.context)
+        batches = self.key(kind, Load(load.model, 0.0, variant=BATCH))
+        return self._costs.more_s(batches, _size(load)) or 0.0
 
     def _ways(self) -> Outlook:
         """The part of it that replies without a clause are priced by."""
