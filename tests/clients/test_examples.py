@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import json
 import os
 import re
@@ -33,6 +34,12 @@ NODE = ROOT / "clients/javascript/ask.mjs"
 QUESTION = "What is the capital of France?"
 REPLY = "It is Paris."
 ENDS_S = 60.0
+
+
+def alike(one: str, other: str) -> float:
+    """Of two wordings, by their letters: 1 for the same."""
+    letters = [re.sub(r"[^a-z]", "", text.lower()) for text in (one, other)]
+    return difflib.SequenceMatcher(None, *letters).ratio()
 
 
 def url(served: Serving) -> str:
@@ -99,7 +106,9 @@ async def test_openais_own_client_hears_a_sensible_answer(
     assert said == f"you: {QUESTION}" and status == "(completed)"
     sound, rate_hz = read_wav(answer, max_seconds=60.0)
     words = WhisperModel(str(whisper_dir), compute_type="int8").transcribe(resample(sound, rate_hz, 16_000))[0]
-    assert "France" in answered and "France" in " ".join(segment.text for segment in words)
+    heard = " ".join(segment.text for segment in words)
+    # the smallest recogniser on a synthetic voice: it may take "of France is" for "of Francis"
+    assert "France" in answered and alike(answered.removeprefix("voicepipe: "), heard) >= 0.7, (answered, heard)
 
 
 async def test_a_microphone_until_ctrl_c(tmp_path: Path) -> None:

@@ -28,11 +28,17 @@ from voicepipe.connection import ConnectionClosed
 from voicepipe.wire import messages as wire
 
 TOKEN = "open-sesame"
+STEPS = 40
+"""Of one example, at most."""
+STAND_S = 40.0
+"""The machine stands still for so long at most, in one step; a step lets no more time pass."""
 PLAN = Plan(CALM, callers=0, sessions=2, places=1, texts=0, abandoned=2, drain_at=None, jump_at=None)
 
 
 class House(World):
     """A world in which nothing happens by itself."""
+
+    longest_s = 2 * STEPS * STAND_S + 4 * OVER_S
 
     def __init__(self, loop: SeededLoop, plan: Plan) -> None:
         super().__init__(0, loop, loop.trace, plan)
@@ -195,7 +201,7 @@ class Protocol(RuleBasedStateMachine):
     def advance(self, seconds: float) -> None:
         self.run(seconds)
 
-    @rule(seconds=st.sampled_from((0.3, 3.0, 40.0)))
+    @rule(seconds=st.sampled_from((0.3, 3.0, STAND_S)))
     def stand_still(self, seconds: float) -> None:
         """The whole machine: a clock that jumps."""
         self.loop.jump(seconds)
@@ -235,7 +241,7 @@ def silence() -> Iterator[None]:
 TestProtocol = Protocol.TestCase
 TestProtocol.settings = settings(
     max_examples=300,
-    stateful_step_count=40,
+    stateful_step_count=STEPS,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

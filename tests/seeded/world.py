@@ -43,8 +43,6 @@ from voicepipe.services import Services
 from voicepipe.session import Session
 from voicepipe.wire import messages as wire
 
-LONGEST_S = 900.0
-"""Virtual time that no seed needs."""
 OVER_S = 130.0
 """After the end: until every call has ended that ends at all."""
 TURN_LONGEST_S = 60.0
@@ -85,6 +83,9 @@ class Plan:
 
 
 class World:
+    longest_s = 900.0
+    """Virtual time that no seed needs."""
+
     def __init__(self, seed: int, loop: SeededLoop, trace: Trace, plan: Plan | None = None) -> None:
         self.seed = seed
         self.loop = loop
@@ -158,7 +159,7 @@ class World:
             self.trace.note(self.loop.time(), f"{work.session} {work.kind} took {service_s:.4f} s")
             forecaster.on_chunk(work, service_s, whole=whole)
 
-        async with asyncio.timeout(LONGEST_S):
+        async with asyncio.timeout(self.longest_s):
             async with Device(PLACEMENT, lanes, learn=learn, health=self.health) as device:
                 self.device = device
                 async with self._serve(engines, forecaster) as texts, asyncio.TaskGroup() as group:
