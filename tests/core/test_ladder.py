@@ -25,7 +25,7 @@ from voicepipe.core.events import (
     WorkKind,
 )
 from voicepipe.core.forecast import Outlook
-from voicepipe.core.ladder import Ladder, content_in_s, is_late
+from voicepipe.core.ladder import HAND_OVER_S, Ladder, content_in_s, is_late
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import Reply, ReplyId, ReplySettings
@@ -207,16 +207,16 @@ SLOW_REPLY = Outlook(reading_s=9.0)
 
 
 def test_an_enforced_turn_without_content_is_refused_at_its_deadline() -> None:
-    """200 ms after speech end, and nothing of it is said; the words stay in the history."""
+    """200 ms after speech end, less the way to the socket, and nothing of it is said; the words stay in the history."""
     talk = Talk(enforce=True)
     talk.speak(0.0)
     talk.voiced(1.0, 1.0)
     talk.soft_end(1.0)
     talk.hear("Hello there.", 1.05)
     talk.silence(0.1, 1.1)
-    assert talk.turns.next_deadline() == pytest.approx(1.2)
-    assert talk.do(talk.turns.on_timer(1.19)) == []
-    retire, ended = talk.do(talk.turns.on_timer(1.2))
+    assert talk.turns.next_deadline() == pytest.approx(1.2 - HAND_OVER_S)
+    assert talk.do(talk.turns.on_timer(1.198)) == []
+    retire, ended = talk.do(talk.turns.on_timer(1.1991))
     assert retire == Retire(2, 0)
     assert isinstance(ended, TurnEnded) and ended.record.verdict is Verdict.REFUSED
     assert talk.turns.snapshot().history == (Line("user", "Hello there."),)

@@ -16,6 +16,10 @@ from voicepipe.core.second_pass import SecondPasses
 from voicepipe.core.turn_state import Phase, Turn, TurnSettings
 from voicepipe.core.utterance import Span, Speaking
 
+HAND_OVER_S = 0.001
+"""From the decision that content is heard to its first sample at the socket: 0.2 to 1.2 ms, measured. Content that
+is ready within the last of it before a deadline would still be late."""
+
 
 def content_in_s(turn: Turn, now: float) -> float:
     """When the turn's first content is expected, from now: by what the steps to it usually take."""
@@ -98,12 +102,13 @@ class Ladder:
         return reply.fill(sound, now)
 
     def refuse_at(self, turn: Turn) -> float | None:
-        """When this turn is refused: at its deadline, where that is enforced, unless content is on its way or it
-        was acknowledged."""
+        """When this turn is refused: where deadlines are enforced, as soon as content that came now would be late,
+        unless it is on its way already or the turn was acknowledged."""
         reply = turn.reply
         if not self._settings.enforce or turn.phase is not Phase.COMMITTED or reply is None or reply.on_its_way:
             return None
-        return None if reply.playout.acknowledged else turn.ledger.deadline
+        deadline = turn.ledger.deadline
+        return None if reply.playout.acknowledged or deadline is None else deadline - HAND_OVER_S
 
     def is_refused(self, turn: Turn, now: float) -> bool:
         at = self.refuse_at(turn)
