@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import exp, lgamma, log
+from math import exp, lgamma, log, log1p
 
 
 def binomial_tail(trials: int, p: float, least: int) -> float:
@@ -32,9 +32,11 @@ def _binomial(trials: int, p: float) -> Iterator[float]:
     if p in (0.0, 1.0):
         yield from (float(k == p * trials) for k in range(trials + 1))
         return
+    log_p, odds = trials * log1p(-p), log(p) - log1p(-p)
     for k in range(trials + 1):
-        ways = lgamma(trials + 1) - lgamma(k + 1) - lgamma(trials - k + 1)
-        yield exp(ways + k * log(p) + (trials - k) * log(1.0 - p))
+        yield exp(log_p)
+        if k < trials:
+            log_p += odds + log((trials - k) / (k + 1))
 
 
 def _poisson(mean: float) -> Iterator[float]:

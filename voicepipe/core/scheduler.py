@@ -153,6 +153,8 @@ class _Lane:
         self.foreground = [queue for klass, queue in self.queues.items() if klass is not WorkClass.BACKGROUND]
         self.likes: dict[Like, dict[int, Waiting]] = {}
         """What waits and may be done with its like, by serial number."""
+        self.waits = 0
+        """Works that wait, of all classes."""
         self.running: dict[tuple[str, int], tuple[Work, float]] = {}
         """Each chunk, by its first work, with when it was handed out."""
         self.last_ran = dict.fromkeys(WorkClass, (-inf, -inf))
@@ -168,6 +170,7 @@ class _Lane:
 
     def push(self, waiting: Waiting, queue: Queue) -> None:
         queue.push(waiting)
+        self.waits += 1
         kind = like(waiting.work)
         if kind is not None and queue is not self.line:
             self.likes.setdefault(kind, {})[waiting.serial] = waiting
@@ -176,6 +179,7 @@ class _Lane:
         queue = waiting.queue
         assert queue is not None
         queue.remove(waiting)
+        self.waits -= 1
         kind = like(waiting.work)
         if kind is not None and queue is not self.line:
             del self.likes[kind][waiting.serial]
@@ -225,9 +229,8 @@ class _Lane:
         return ran, began
 
     def snapshot(self) -> LaneSnapshot:
-        queued = sum(queue.size for queue in self._in_order)
         backlog_s = self.queues[WorkClass.STARTED].backlog_s
-        return LaneSnapshot(len(self.running), queued, self.served, self.overruns, backlog_s)
+        return LaneSnapshot(len(self.running), self.waits, self.served, self.overruns, backlog_s)
 
 
 class _Reservations:
@@ -363,7 +366,7 @@ class Scheduler:
         """When a reservation lapses that holds background back. Until then time alone lets nothing run: slack
         only shrinks."""
         for lane in self._lanes.values():
-            if (lane.background.size or lane.line.size) and lane.has_room:
+            if lane.waits and lane.has_room and (lane.background.size or lane.line.size):
                 start = self._reservations.earliest()
                 return None if start is None else start + LAPSE_S
         return None
@@ -402,12 +405,14 @@ class Scheduler:
 
     def _start_urgent(self, lane: _Lane, now: float) -> None:
         ahead = lane.queues[WorkClass.AHEAD]
-        while (waiting := ahead.earliest()) is not None and latest_start(waiting.work) < now + URGENT_S:
+        while ahead.size and (waiting := ahead.earliest()) is not None and latest_start(waiting.work) < now + URGENT_S:
             self._start(waiting, waiting.work.deadline)
 
     def _dispatch(self, lane: _Lane, now: float) -> list[SchedulerCommand]:
-        self._start_urgent(lane, now)
         commands: list[SchedulerCommand] = []
+        if not lane.waits:
+            return commands
+        self._start_urgent(lane, now)
         while lane.has_room and (chosen := self._choice(lane, now)) is not None:
             waiting, work = chosen
             beside = lane.beside(waiting, work, now)
