@@ -106,12 +106,26 @@ def test_what_was_overdrawn_is_paid_back() -> None:
 def test_turns_that_are_late_take_room_away_and_what_is_promised_of_them_leaves_it() -> None:
     room = Room(0.01)
     for turn in range(1000):
-        room.on_turn(late=turn % 25 == 0)
-    assert room.share == pytest.approx(1.0 - 1000 * (0.04 - 0.01) / ROOM_TURNS, abs=0.01)
+        room.on_turn(late=turn % 50 == 0)
+    assert room.share == pytest.approx(1.0 - 1000 * (0.02 - 0.01) / ROOM_TURNS, abs=0.01)
     before = room.share
     for turn in range(1000):
         room.on_turn(late=turn % 100 == 0)
     assert room.share == pytest.approx(before, abs=0.01)
+
+
+def test_many_late_turns_at_a_time_take_away_more_than_as_many_that_come_singly() -> None:
+    """A dozen of a hundred: a device that is used beyond what it can do. For a while only."""
+    rush, single = Room(0.01), Room(0.01)
+    for turn in range(1200):
+        single.on_turn(late=turn % 100 == 0)
+        rush.on_turn(late=turn < 96 and turn % 8 == 0)
+        if turn == 96:
+            assert rush.share < 0.75 and single.share > 0.98
+    assert single.share > 0.98 and rush.share > 0.9
+    for late in (True, True, False):
+        single.on_turn(late=late)
+    assert single.share > 0.97, "two in a row may be chance"
 
 
 def test_room_comes_back_when_turns_are_in_time() -> None:
