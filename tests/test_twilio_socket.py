@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -11,13 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import websockets
+from faster_whisper import WhisperModel
 from websockets.asyncio.client import ClientConnection, connect
 
 from tests.twilio import PACKET_S, SIZE, Phone
 from tests.wire.twilio.calling import media
 from voicepipe import g711
 from voicepipe.app import Serving, serving
-from voicepipe.audio import read_wav, to_pcm16, write_wav
+from voicepipe.audio import from_pcm16, read_wav, resample, to_pcm16, write_wav
 from voicepipe.config import (
     AdmissionConfig,
     Config,
@@ -27,7 +29,8 @@ from voicepipe.config import (
     TwilioConfig,
 )
 from voicepipe.connection import ConnectionClosed
-from voicepipe.engines.table import load
+from voicepipe.engines.table import Models, load
+from voicepipe.warmup import speak
 from voicepipe.wire.twilio.signature import signature
 
 AUTH_TOKEN = "s3cret"
@@ -72,6 +75,45 @@ async def server(*, sessions: int = 1, auth_token: str = AUTH_TOKEN) -> AsyncIte
 def dial(served: Serving, headers: dict[str, str]) -> connect:
     url = f"ws://127.0.0.1:{served.server.port}/v1/twilio"
     return connect(url, additional_headers=headers, compression=None, proxy=None)
+
+
+@pytest.mark.models
+async def test_a_call_with_the_real_models(
+    whisper_dir: Path, smollm2_path: Path, piper_voice_path: Path, tmp_path: Path
+) -> None:
+    """Two spoken questions, the second one into the answer to the first: that stops, and what the phone plays after
+    it is understood by a recogniser as the answer to the second."""
+    limits = LimitsConfig(max_sessions=1, grace_s=0.5)
+    twilio = TwilioConfig(public_url="wss://voice.example")
+    config = Config(port=0, operating_point="fast", limits=limits, twilio=twilio)
+    models = Models(whisper_dir, smollm2_path, piper_voice_path)
+    make = partial(load, config.engines, models, sessions=1, api_key=None)
+    async with serving(config, make, twilio_token=AUTH_TOKEN) as served:
+        tts, asked = served.engines.tts, []
+        for number, text in enumerate(("Please tell me about the moon.", "What is the capital of France?")):
+            sound = resample(await speak(tts, text, served.on_thread), tts.sample_rate_hz, g711.RATE_HZ)
+            asked.append(tmp_path / f"{number}.wav")
+            write_wav(asked[-1], sound, g711.RATE_HZ)
+        async with dial(served, SIGNED) as ws, asyncio.TaskGroup() as group:
+            phone = Phone(WebSocket(ws))
+            group.create_task(phone.listen())
+            await phone.dial()
+            await phone.pause(0.5)
+            await say(phone, asked[0])
+            await phone.pause_until("media")
+            await phone.pause(0.4)
+            await say(phone, asked[1])
+            cleared = phone.at("clear")
+            await phone.quiet(3.0)
+            await phone.hang_up()
+    assert phone.closed is not None and phone.closed.code == 1000
+    assert len(phone.of("clear")) == 1 and phone.ahead_at_clear[0] < 0.7
+    played = b"".join(
+        base64.b64decode(event["media"]["payload"]) for event in phone.since(cleared) if event["event"] == "media"
+    )
+    heard = resample(from_pcm16(g711.decode(played, "ulaw")), g711.RATE_HZ, 16_000)
+    words = WhisperModel(str(whisper_dir), compute_type="int8").transcribe(heard)[0]
+    assert "Paris" in " ".join(segment.text for segment in words)
 
 
 async def say(phone: Phone, wav: Path) -> None:

@@ -207,7 +207,7 @@ SLOW_REPLY = Outlook(reading_s=9.0)
 
 
 def test_an_enforced_turn_without_content_is_refused_at_its_deadline() -> None:
-    """200 ms after speech end, less the way to the socket, and nothing of it is said; the words stay in the history."""
+    """200 ms after speech end, less the way to the socket; nothing of it is said, the words stay in the history."""
     talk = Talk(enforce=True)
     talk.speak(0.0)
     talk.voiced(1.0, 1.0)

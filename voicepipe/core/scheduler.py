@@ -404,8 +404,8 @@ class Scheduler:
         lane.push(moved, self._queue(started))
 
     def _start_urgent(self, lane: _Lane, now: float) -> None:
-        ahead = lane.queues[WorkClass.AHEAD]
-        while ahead.size and (waiting := ahead.earliest()) is not None and latest_start(waiting.work) < now + URGENT_S:
+        ahead, urgent = lane.queues[WorkClass.AHEAD], now + URGENT_S
+        while ahead.size and (waiting := ahead.earliest()) is not None and latest_start(waiting.work) < urgent:
             self._start(waiting, waiting.work.deadline)
 
     def _dispatch(self, lane: _Lane, now: float) -> list[SchedulerCommand]:
