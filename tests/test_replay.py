@@ -132,6 +132,32 @@ def test_a_session_in_which_much_happens_is_decided_the_same_again() -> None:
     }
 
 
+def test_a_conversation_that_goes_on_is_decided_the_same_again() -> None:
+    """What is kept of the first session is an input of the second."""
+    lines = Lines()
+
+    async def main() -> None:
+        async with open_house(engines(LONG), tape=lines.tape) as house:
+
+            async def first(caller: Caller) -> None:
+                await caller.start(resume=True)
+                await caller.send(wire.InputText("Hello."))
+                await caller.pause_until(wire.AudioFrame)
+
+            token = (await visit(house, first)).of(wire.SessionReady)[0].resume
+
+            async def second(caller: Caller) -> None:
+                await caller.start(resume=token)
+                await caller.wait(0.1)
+
+            assert (await visit(house, second, ident="s2")).of(wire.SessionReady)[0].resumed
+            house.services.resumption.close()
+
+    virtual.run(main())
+    assert agrees(lines).sessions == 2
+    assert "on_lost" in inputs(lines, "s1") and "on_restored" in inputs(lines, "s2")
+
+
 def test_the_recorded_words_and_commands_are_those_of_the_session() -> None:
     """What the client was told stands in the recording, in its order."""
     lines = Lines()

@@ -1109,7 +1109,6 @@ def start_with(**changes: Any) -> str:
         ({"operating_point": "reckless"}, "operating_point"),
         ({"tools": [{"name": "clock", "parameters": {"type": "no"}}]}, "tools[0].parameters"),
         ({"tools": [{"name": "clock"}, {"name": "clock"}]}, "tools[1].name"),
-        ({"resume": "a-token"}, "resume"),
     ],
     ids=str,
 )

@@ -43,6 +43,7 @@ from voicepipe.core.events import (
     WorkKind,
 )
 from voicepipe.core.forecast import Outlook
+from voicepipe.core.history import Entry, Kept
 from voicepipe.core.patience import OPERATING_POINTS
 from voicepipe.core.playout import PlayoutSettings
 from voicepipe.core.reply import ReplySettings
@@ -115,6 +116,10 @@ TOOLS = Tools((Tool("weather", "Tells it.", '{"type":"object"}'),), "required")
 ASK = Ask("Be brief.", (Line("user", "Hi."), Line("call", "{}", "call_1", "weather")), False, 20, False, TOOLS)
 
 EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
+    "Turns.on_restored": (
+        {"kept": Kept((Entry(Line("user", "Hi."), "user-1"), Entry(Line("call", "{}", "call_1", "w"), "")), 3, 7)},
+    ),
+    "Turns.on_lost": ({"now": 1.5},),
     "Turns.on_opened": ({"now": 1.5},),
     "Turns.on_settings": ({"settings": SETTINGS},),
     "Turns.on_shed": ({"shed": True}, {"shed": False}),

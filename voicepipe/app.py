@@ -37,7 +37,13 @@ from voicepipe.core.turn_state import DOWNLINK_S
 from voicepipe.device import Device
 from voicepipe.engines.base import Engines, TextPool
 from voicepipe.engines.table import plan
-from voicepipe.entrance import health_settings, make_admission, make_policy, overload_settings
+from voicepipe.entrance import (
+    health_settings,
+    make_admission,
+    make_policy,
+    overload_settings,
+    parking_settings,
+)
 from voicepipe.gate import AccessRules, Gate
 from voicepipe.meter import OnThread
 from voicepipe.metrics import Metrics
@@ -46,6 +52,7 @@ from voicepipe.pages import Readiness
 from voicepipe.pressure import Pressure
 from voicepipe.reception import serve_session
 from voicepipe.recorders import Recorders
+from voicepipe.resumption import Resumption
 from voicepipe.server import ServerSettings, VoiceServer
 from voicepipe.services import Services
 from voicepipe.warmup import WarmUp, warm_up
@@ -200,6 +207,8 @@ async def serving(
     metrics.follow_overload(pressure.snapshot)
     metrics.follow_phase(lambda: Phase(server.readiness().ready, server.draining.is_set()))
     metrics.decides(policy.name)
+    resumption = Resumption(parking_settings(config.resume))
+    metrics.follow_parking(resumption.snapshot)
     used_lanes = {lane: where.lanes[lane] for lane in dict.fromkeys(placement.values())}
     for lane in used_lanes:
         stages = frozenset(kind.stage.value for kind, home in placement.items() if home == lane)
@@ -258,6 +267,8 @@ async def serving(
                         shares=expected_shares(warm, engines.vad.lag_s, vad_frame_s),
                         draining=server.draining,
                         drain_deadline=lambda: server.drain_deadline,
+                        ending=server.ending,
+                        resumption=resumption,
                         pressure=lambda: pressure.level,
                         on_record=on_record,
                         make_turns=Turns if tape is None else tape.turns,
@@ -287,6 +298,7 @@ async def serving(
                     finally:
                         await served.stop(config.limits.grace_s)
             finally:
+                resumption.close()
                 await engines.llm.aclose()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from voicepipe.config import AdmissionConfig, Config, OverloadConfig, QuotaConfig
+from voicepipe.config import AdmissionConfig, Config, OverloadConfig, QuotaConfig, ResumeConfig
 from voicepipe.core.admission import Reason, SessionAdmission
 from voicepipe.core.breaker import BreakerSettings
 from voicepipe.core.deadline import DeadlineSettings
@@ -13,6 +13,7 @@ from voicepipe.core.engine_health import HealthSettings
 from voicepipe.core.events import WorkKind
 from voicepipe.core.limits import AimdLimit, FixedLimit, GradientLimit, TokenBucket, VegasLimit
 from voicepipe.core.overload import OverloadSettings
+from voicepipe.core.parking import ParkingSettings
 from voicepipe.core.policies import DeadlinePolicy, LimitPolicy, OpenPolicy, Policy, RatePolicy
 from voicepipe.core.quotas import Quota, QuotaSettings
 from voicepipe.core.room import RoomSettings
@@ -100,3 +101,7 @@ def _session_tokens(config: Config, admission: AdmissionConfig) -> int:
     """All of them may be in use at once: an answer is attended to while it is made, and so are thoughts."""
     tokens = admission.prompt_tokens + admission.thinking_tokens + config.max_reply_tokens
     return min(tokens, config.engines.context_tokens)
+
+
+def parking_settings(resume: ResumeConfig) -> ParkingSettings:
+    return ParkingSettings(resume.keep_s, resume.most, resume.most_bytes)

@@ -3,6 +3,7 @@
     VoicepipeError
     ├── ClientError          the peer's fault; travels as `error {code, message, field?}`
     │   ├── BadJson, BadField, BadFrame, BadStart, UnknownType, OutOfOrder, TooLarge, Unsupported
+    │   ├── ResumeUnknown    a token under which nothing is kept (any more)
     │   └── SessionLimit     idle, too long
     ├── Refused              no session for this request: reason and the time to come back
     ├── EngineError          an engine failed; costs its own turn
@@ -111,6 +112,12 @@ class SessionLimit(ClientError):
     code = "session_limit"
     close_code = 4409
     fatal = True
+
+
+class ResumeUnknown(ClientError):
+    """Nothing is kept under the token of `session.start`; another `session.start` without it begins afresh."""
+
+    code = "resume_unknown"
 
 
 class Refused(VoicepipeError):

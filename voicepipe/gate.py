@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl
 from voicepipe.core.admission import Reason, Refuse, SessionRequest
 from voicepipe.errors import BadField
 from voicepipe.webfiles import Reply, error_reply, json_reply
-from voicepipe.wire.doors import DOORS, NATIVE, TWILIO, Door
+from voicepipe.wire.doors import DOORS, NATIVE, TWILIO, Door, subprotocols_of
 from voicepipe.wire.native import parse_budget_ms
 from voicepipe.wire.twilio.signature import Signing
 
@@ -67,16 +67,12 @@ class Visit:
 
     @property
     def subprotocols(self) -> tuple[str, ...]:
-        offered = self.headers.get("sec-websocket-protocol", "").split(",")
-        return tuple(name for item in offered if (name := item.strip()))
+        return subprotocols_of(self.headers)
 
     @property
     def token(self) -> str | None:
         """From `Authorization: Bearer`, else from where the dialect has it among the subprotocols."""
-        scheme, _, credentials = self.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            return credentials.strip()
-        return self.door.token(self.subprotocols)
+        return self.door.shown(self.headers)
 
     @property
     def can_read_refusal(self) -> bool:

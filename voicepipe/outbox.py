@@ -50,6 +50,8 @@ class Outbox:
         self._stale = stale
         self._queue: asyncio.Queue[_Parcel] = asyncio.Queue(FRAMES)
         self._is_open = True
+        self.stalled = False
+        """What is sent is not taken: the connection is as good as gone."""
         self._told_epoch = 0
         self._front: wire.ReplyAcknowledged | None = None
         """The newest one that was handed to the socket."""
@@ -68,6 +70,7 @@ class Outbox:
         try:
             self._queue.put_nowait(parcel)
         except asyncio.QueueFull:
+            self.stalled = True
             raise SessionLimit("what is sent is not taken") from None
 
     async def write(self) -> None:
@@ -90,6 +93,7 @@ class Outbox:
             async with asyncio.timeout(self._timeout_s):
                 await self._queue.join()
         except TimeoutError:
+            self.stalled = True
             raise SessionLimit(f"nothing was taken for {self._timeout_s:.0f} s") from None
 
     async def _deliver(self, parcel: _Parcel) -> None:
@@ -113,6 +117,7 @@ class Outbox:
             async with asyncio.timeout(self._timeout_s):
                 await self._connection.send(frame)
         except TimeoutError:
+            self.stalled = True
             raise SessionLimit(f"nothing was taken for {self._timeout_s:.0f} s") from None
 
     def _on_sound_sent(self, audio: wire.AudioFrame) -> None:

@@ -7,6 +7,7 @@ import logging
 
 from voicepipe.config import Config
 from voicepipe.connection import Connection, ConnectionClosed
+from voicepipe.core.parking import Parked
 from voicepipe.errors import (
     BadField,
     BadStart,
@@ -14,9 +15,11 @@ from voicepipe.errors import (
     EngineBusy,
     EngineExhausted,
     OutOfOrder,
+    ResumeUnknown,
     SessionLimit,
     VoicepipeError,
 )
+from voicepipe.resumption import owner_of
 from voicepipe.services import Services
 from voicepipe.session import Session
 from voicepipe.wire import messages as wire
@@ -56,15 +59,48 @@ async def serve_session(connection: Connection, services: Services, ident: str) 
 async def _serve(connection: Connection, dialect: Dialect, services: Services, ident: str) -> tuple[int, str]:
     budget_ms = _budget_ms(connection, services.config)
     start = dialect.opening() or await _first_message(connection, dialect)
-    return await Session(connection, dialect, services, ident, start, budget_ms).run()
+    if not start.resume:
+        return await Session(connection, dialect, services, ident, start, budget_ms).run()
+    owner = owner_of(door_at(connection.path).shown(connection.headers))
+    start, parked = await _resumed(connection, dialect, services, start, owner)
+    try:
+        session = Session(connection, dialect, services, ident, start, budget_ms)
+    except VoicepipeError:
+        if parked is not None:
+            services.resumption.give_back(parked)
+        raise
+    return await session.run(services.resumption.begin(ident, owner, parked) if start.resume else None)
 
 
-async def _first_message(connection: Connection, dialect: Dialect) -> wire.SessionStart:
-    """Of a client that begins. What says nothing to the session may go before it."""
+async def _resumed(
+    connection: Connection, dialect: Dialect, services: Services, start: wire.SessionStart, owner: str
+) -> tuple[wire.SessionStart, Parked | None]:
+    """What the session begins with, and goes on with. A client whose token leads nowhere is told so, keeps its
+    place, and begins afresh. Raises ResumeUnknown the second time."""
+    if not isinstance(start.resume, str):
+        return start, None
+    try:
+        return start, await services.resumption.redeem(start.resume, owner)
+    except ResumeUnknown as exc:
+        services.observer.client_error(exc.code)
+        await _tell(connection, dialect, services, exc)
+        afresh = await _first_message(connection, dialect, passes_over=True)
+        if isinstance(afresh.resume, str):
+            raise
+        return afresh, None
+
+
+async def _first_message(
+    connection: Connection, dialect: Dialect, *, passes_over: bool = False
+) -> wire.SessionStart:
+    """Of a client that begins. What says nothing to the session may go before it; anything may, with
+    `passes_over`: it was sent for a session that there is not."""
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
-            while (message := _first_of(dialect, await connection.recv())) is None:
-                pass
+            while True:
+                message = _first_of(dialect, await connection.recv())
+                if isinstance(message, wire.SessionStart) or (message is not None and not passes_over):
+                    break
     except TimeoutError:
         raise SessionLimit(f"no session.start within {START_TIMEOUT_S:.0f} s") from None
     if isinstance(message, wire.SessionStart):

@@ -64,6 +64,8 @@ _LONGEST_HELD_S = max(door.held_s or 0.0 for door in DOORS.values())
 _PING_INTERVAL_S = 5.0
 _PING_TIMEOUT_S = 10.0
 _NOT_READY_RETRY_MS = 1_000
+_LAST_WORDS_S = 0.5
+"""For sessions whose time is over to end what runs, and to say so."""
 _POLICY = 1008
 _RESTART = 1012
 _TRY_AGAIN_LATER = 1013
@@ -115,8 +117,11 @@ class VoiceServer:
             metrics.loop_lagged(lag_s)
             on_lag(lag_s)
 
+        self._steps_back = False
         self.draining = asyncio.Event()
         """Set when no more sessions are taken; the running ones should come to an end."""
+        self.ending = asyncio.Event()
+        """Set when the time of a drain is over: a session says its last words, and goes."""
         self.drain_deadline: float | None = None
         """Loop time at which a drain closes what still runs."""
         self.port = settings.port
@@ -190,7 +195,16 @@ class VoiceServer:
         await self.stop(self._settings.grace_s if exc_type is None else 0.0)
 
     def readiness(self) -> Readiness:
+        """What others are told."""
+        return Readiness(False, "draining") if self._steps_back else self._lets_in()
+
+    def _lets_in(self) -> Readiness:
         return Readiness(False, "draining") if self.draining.is_set() else self._ready()
+
+    def step_back(self) -> None:
+        """Say that it is not ready, and let sessions in as before, until `stop`: who sends them here may take its
+        time to notice."""
+        self._steps_back = True
 
     @property
     def connections(self) -> int:
@@ -231,6 +245,8 @@ class VoiceServer:
                 await self._empty.wait()
         except TimeoutError:
             _log.info("drain: %d sessions are closed", len(self._sessions))
+            self.ending.set()
+            await _settle(self._sessions, _LAST_WORDS_S)
         finally:
             self._grace = None
 
@@ -307,7 +323,7 @@ class VoiceServer:
         return response_of(refusal_reply(decision))
 
     def _decide(self, ws: VoiceSocket, wish: SessionRequest) -> Grant | Refuse | Ticket:
-        state = self.readiness()
+        state = self._lets_in()
         if not state.ready:
             refuse = Refuse(state.reason or "not_ready", _NOT_READY_RETRY_MS)
             self._metrics.refused(refuse.reason)

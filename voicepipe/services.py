@@ -17,6 +17,7 @@ from voicepipe.core.turn import Turns
 from voicepipe.core.turn_state import TurnSettings
 from voicepipe.device import Device
 from voicepipe.engines.base import Engines
+from voicepipe.resumption import Resumption
 
 
 class Observer(Protocol):
@@ -67,6 +68,12 @@ class Services:
     """Set when sessions shall end with their present turn."""
     drain_deadline: Callable[[], float | None] = lambda: None
     """Loop time at which the server ends them."""
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the time of a drain is over: what still runs ends now, and is told so."""
+    resumption: Resumption = field(default_factory=Resumption)
+    """Conversations of clients that may come back."""
+    hands_over: bool = False
+    """The server that comes next will know them."""
     pressure: Callable[[], Level] = lambda: Level.NONE
     """What the server gives up at present, because it is overloaded."""
     on_record: Callable[[str, TurnRecord], None] = lambda session, record: None

@@ -36,6 +36,7 @@ from voicepipe.errors import (
 from voicepipe.ingest import INTERNAL_HZ, Ingest
 from voicepipe.jobs import Decoded, Jobs, is_whole
 from voicepipe.outbox import Outbox
+from voicepipe.resumption import Seat
 from voicepipe.services import Services
 from voicepipe.tally import Tally
 from voicepipe.toolbox import checked_calls
@@ -46,6 +47,13 @@ from voicepipe.wire.dialect import Dialect
 log = logging.getLogger(__name__)
 
 _DECODES = (core.WorkKind.PARTIAL, core.WorkKind.FINAL)
+_RESTART = 1012
+_MOVED = 4410
+_GOES_ON = frozenset({_RESTART, _MOVED})
+"""Of the closes that a session decides itself, those after which its client goes on elsewhere."""
+_FOR_GOOD = frozenset({1000, 1002, 1003, 1007, 1009})
+"""Codes of a connection that was closed on purpose, or whose peer breaks the protocol. With any other one it was
+lost."""
 RELEASE_S = 2.0
 """How long the end of a session waits for its running chunk: the longest decode of a full window."""
 
@@ -68,8 +76,6 @@ class Session:
         budget_ms: float,
     ) -> None:
         """Raises BadStart, Unsupported and EngineBusy."""
-        if isinstance(start.resume, str):  # True only asks for a token, and gets none
-            raise BadStart("there is no session to resume", field="resume")
         self._connection = connection
         self._dialect = dialect
         self._services = services
@@ -115,17 +121,30 @@ class Session:
         self._claim = Claim(ident, services.device, self._clock)
         self._turn_over = asyncio.Event()
         self._released = asyncio.Event()
+        self._seat: Seat | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def run(self) -> tuple[int, str]:
-        """(close code, reason)"""
+    async def run(self, seat: Seat | None = None) -> tuple[int, str]:
+        """(close code, reason). With a seat it may be resumed where it ends without having been ended."""
+        self._seat = seat
+        comes_back = False
         try:
+            if seat is not None and seat.kept is not None:
+                self._pump(self._turns.on_restored(seat.kept))
             self._outbox.put(self._ready())
             self._pump(self._turns.on_opened(self._clock()))
-            return await self._converse()
+            code, reason = await self._converse()
+            comes_back = code in _GOES_ON
+            return code, reason
+        except ConnectionClosed as closed:
+            comes_back = closed.code not in _FOR_GOOD
+            raise
+        except SessionLimit:
+            comes_back = self._outbox.stalled
+            raise
         finally:
-            self._close()
+            self._close(comes_back=comes_back and seat is not None)
             await self._let_go()
 
     async def _converse(self) -> tuple[int, str]:
@@ -133,8 +152,9 @@ class Session:
         cause: ClientError | EngineExhausted | ConnectionClosed | _End
         try:
             async with asyncio.TaskGroup() as group:
-                for part in (self._read(), self._outbox.write(), self._watch(), self._drain()):
-                    group.create_task(part)
+                parts = (self._read, self._outbox.write, self._watch, self._drain, self._hurry, self._move)
+                for part in parts:
+                    group.create_task(part())
         except* (ClientError, EngineExhausted, ConnectionClosed, _End) as several:
             first = several.exceptions[0]
             assert isinstance(first, ClientError | EngineExhausted | ConnectionClosed | _End)
@@ -183,15 +203,32 @@ class Session:
         self._outbox.answer(*self._dialect.fault(error))
 
     async def _drain(self) -> None:
-        await self._services.draining.wait()
-        deadline = self._services.drain_deadline()
+        services = self._services
+        await services.draining.wait()
+        deadline = services.drain_deadline()
         left_s = 0.0 if deadline is None else max(0.0, deadline - self._clock())
-        self._outbox.put(wire.Draining(deadline_ms=round(1000 * left_s)))
-        while self._turns.phase is not Phase.ENDED:
+        token = self._seat.token if self._seat is not None and services.hands_over else None
+        self._outbox.put(wire.Draining(deadline_ms=round(1000 * left_s), resume=token))
+        await self._turn_ends()
+        self._pump(self._turns.on_closed(self._clock()))  # what is still open ends here, and is told
+        await self._outbox.emptied()
+        raise _End(_RESTART, "the server goes away")
+
+    async def _turn_ends(self) -> None:
+        """Or the time of the drain does."""
+        while self._turns.phase is not Phase.ENDED and not self._services.ending.is_set():
             self._turn_over.clear()
             await self._turn_over.wait()
-        await self._outbox.emptied()
-        raise _End(1012, "the server goes away")
+
+    async def _hurry(self) -> None:
+        await self._services.ending.wait()
+        self._turn_over.set()
+
+    async def _move(self) -> None:
+        """Its client has come back by another connection, and goes on there."""
+        if self._seat is not None:
+            await self._seat.moved.wait()
+            raise _End(_MOVED, "resumed by another connection")
 
     async def _watch(self) -> None:
         """A fault of ours in a callback ends the session like one in a task."""
@@ -201,12 +238,16 @@ class Session:
             await self._outbox.finish()
             raise
 
-    def _close(self) -> None:
+    def _close(self, *, comes_back: bool) -> None:
+        """Only what was said is left where the client may come back: all else is given back at once."""
         if self._timer is not None:
             self._timer.cancel()
-        for command in self._turns.on_closed(self._clock()):
+        turns = self._turns
+        for command in (turns.on_lost if comes_back else turns.on_closed)(self._clock()):
             if isinstance(command, core.TurnEnded):
                 self._note(command.record)
+        if self._seat is not None:
+            self._seat.leave(turns.kept() if comes_back else None)
         self._services.observer.non_finite_samples(self._ears.ingest.stats().non_finite)
         self._services.device.leave(self._ident, self._release)
         self._broken.cancel()
@@ -386,6 +427,8 @@ class Session:
             output_rate=self._jobs.output_rate,
             budget_ms=self._budget_ms,
             achievable_ms=self._services.achievable_ms,
+            resume=None if self._seat is None else self._seat.token,
+            resumed=self._seat is not None and self._seat.kept is not None,
         )
 
     def _on_outcome(self, outcome: Outcome, on_lost: OnLost) -> None:

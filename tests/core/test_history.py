@@ -63,3 +63,11 @@ def test_a_line_is_known_by_its_name() -> None:
     history.delete("a")
     history.change("a", "x")
     assert [line.text for line in history.lines] == ["B"]
+
+
+def test_it_goes_on_with_what_another_one_has_left() -> None:
+    """Names and all; the oldest lines go where there are too many."""
+    history = History(2)
+    history.add(Line("user", "forgotten"))
+    history.restore(named("a", "b", "c").entries)
+    assert [line.text for line in history.lines] == ["b", "c"] and history.has("c") and not history.has("a")

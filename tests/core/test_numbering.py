@@ -49,3 +49,10 @@ def test_ids_may_be_drawn_by_others_too() -> None:
     numbers = Numbering("s", serial)
     assert next(serial) == 1
     assert numbers.work(1, WorkKind.HEAR, WorkClass.ASR).id == 2
+
+
+def test_another_session_goes_on_behind_the_last_one() -> None:
+    """Its turns are counted on, and all that was numbered before is out of date."""
+    numbers = Numbering("s2", count(1))
+    numbers.restore(3, 7)
+    assert numbers.epoch == 8 and numbers.begin_turn() == 4 and numbers.begin_epoch() == 9

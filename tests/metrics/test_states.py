@@ -11,6 +11,7 @@ from voicepipe.core.cost import PROFILE_MARGIN, CostKey, CostModel, Size
 from voicepipe.core.engine_health import HealthSnapshot
 from voicepipe.core.events import Stage, WorkKind
 from voicepipe.core.overload import Level, OverloadSnapshot
+from voicepipe.core.parking import ParkingSnapshot
 from voicepipe.core.scheduler import LaneSnapshot, SchedulerSnapshot
 from voicepipe.metrics import Metrics
 from voicepipe.metrics.states import Phase
@@ -46,6 +47,15 @@ def test_the_level_of_overload_and_its_signals(metrics: Metrics) -> None:
     assert value(metrics, "voicepipe_overload_level") == 3
     assert value(metrics, "voicepipe_overload_signal", signal="loop-lag") == 1.2
     assert value(metrics, "voicepipe_overload_changes_total") == 3
+
+
+def test_what_is_kept_for_clients_that_come_back(metrics: Metrics) -> None:
+    """Whatever has not happened yet is a series, too."""
+    metrics.follow_parking(lambda: ParkingSnapshot(2, 700, 5, {"resumed": 3, "unknown": 0}))
+    assert value(metrics, "voicepipe_sessions_parked") == 2
+    assert value(metrics, "voicepipe_parked_bytes") == 700
+    assert value(metrics, "voicepipe_resumes_total", outcome="resumed") == 3
+    assert value(metrics, "voicepipe_resumes_total", outcome="unknown") == 0
 
 
 def test_what_runs_and_waits_on_each_lane(metrics: Metrics) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
@@ -171,12 +171,23 @@ async def serve_until_told(
             if api is not None:
                 print(f"texts: http://{authority(config.host, api.port)}/v1/chat/completions", flush=True)
             await once.wait()
+            await _step_back(served, config.limits.pre_stop_s, twice)
             print("draining; a second signal ends at once", flush=True)
             async with asyncio.TaskGroup() as group:
                 hurry = group.create_task(_stop_at_once(served, twice), name="stop at once")
                 await served.stop(config.limits.grace_s)
                 hurry.cancel()
     return 0
+
+
+async def _step_back(served: Serving, pre_stop_s: float, twice: asyncio.Event) -> None:
+    """Not ready from now on, and still there for those who come."""
+    served.server.step_back()
+    if pre_stop_s:
+        print(f"not ready; lets sessions in for {pre_stop_s:g} s more", flush=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pre_stop_s):
+                await twice.wait()
 
 
 async def _stop_at_once(served: Serving, twice: asyncio.Event) -> None:

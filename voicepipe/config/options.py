@@ -263,6 +263,21 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """A client that does not take a frame for so long is let go."""
     grace_s: Seconds = 10.0
     """How long SIGTERM lets running turns go on."""
+    pre_stop_s: Annotated[float, Meta(ge=0, le=600)] = 0.0
+    """How long SIGTERM only says that the server is not ready (`/readyz`), and still lets sessions in, before that:
+    a load balancer may take its time to notice. A second signal cuts it short."""
+
+
+class ResumeConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Clients that lose their connection and come back. What is kept of a session meanwhile is its conversation, as
+    text; its place and all else goes back at once."""
+
+    keep_s: Seconds = 30.0
+    """How long it is kept."""
+    most: Annotated[int, Meta(ge=0, le=10_000)] = 64
+    """Conversations that are kept at a time; with one more, the oldest goes. 0 keeps none."""
+    most_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 8_388_608
+    """Memory that they may take together; the oldest goes. One that is larger by itself is not kept."""
 
 
 class FilesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -333,6 +348,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     the documentation in a checkout, and else none."""
     engines: EnginesConfig = EnginesConfig()
     limits: LimitsConfig = LimitsConfig()
+    resume: ResumeConfig = ResumeConfig()
     files: FilesConfig = FilesConfig()
     admission: AdmissionConfig = AdmissionConfig()
     overload: OverloadConfig = OverloadConfig()

@@ -70,6 +70,12 @@ class Closing:
             self._history.delete(name)
         return True
 
+    def cut_unconfirmed(self) -> None:
+        """The client is gone. If it has reported at all how far the newest reply had come, no more of that was
+        heard: sound that was still on its way did not arrive."""
+        if self._said and (reported := self._said[-1].playout.reported_samples) is not None:
+            self.truncate(self._said[-1].epoch, reported)
+
     def interrupt(self, turn: Turn, now: float) -> list[TurnCommand]:
         """The reply stops here; history keeps what was heard of it."""
         commands: list[TurnCommand] = []

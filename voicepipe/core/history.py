@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import replace as dataclass_replace
 
@@ -9,13 +10,35 @@ from voicepipe.core.events import Line
 
 FIRST = ""
 """As what a line comes after: it becomes the first one."""
+ENTRY_BYTES = 256
+"""What a line takes beside its text."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class Entry:
     line: Line
     name: str
     """By which others than its owner know it; "" where nobody does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is left of a conversation whose session is over: enough for another session to go on with it."""
+
+    entries: tuple[Entry, ...]
+    turn: int
+    """Number of its newest turn."""
+    epoch: int
+    """The newest one; whatever is said from now on has a later one."""
+
+    @property
+    def n_bytes(self) -> int:
+        """About what it takes to keep."""
+        return ENTRY_BYTES * (1 + len(self.entries)) + sum(
+            len(text.encode(errors="replace"))
+            for entry in self.entries
+            for text in (entry.line.text, entry.line.call_id, entry.line.name, entry.name)
+        )
 
 
 class History:
@@ -23,11 +46,19 @@ class History:
 
     def __init__(self, max_lines: int) -> None:
         self._max_lines = max_lines
-        self._entries: list[_Entry] = []
+        self._entries: list[Entry] = []
 
     @property
     def lines(self) -> tuple[Line, ...]:
         return tuple(entry.line for entry in self._entries)
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple(self._entries)
+
+    def restore(self, entries: Iterable[Entry]) -> None:
+        """In the place of what is here; the oldest go where there are too many."""
+        self._entries = list(entries)[-self._max_lines :]
 
     def has(self, name: str) -> bool:
         return self._index(name) is not None
@@ -36,7 +67,7 @@ class History:
         """The oldest one goes where there are too many. `after`: name of the line that it comes behind, or `FIRST`;
         behind the last one where there is no such line (any more), or None is given."""
         index = None if after is None else 0 if after == FIRST else self._index(after, 1)
-        self._entries.insert(len(self._entries) if index is None else index, _Entry(line, name))
+        self._entries.insert(len(self._entries) if index is None else index, Entry(line, name))
         del self._entries[: -self._max_lines]
 
     def remove(self, line: Line | None) -> None:
@@ -46,14 +77,14 @@ class History:
     def replace(self, wrong: Line, right: Line) -> bool:
         """Whether `wrong` was still here."""
         here = any(entry.line is wrong for entry in self._entries)
-        self._entries = [_Entry(right, e.name) if e.line is wrong else e for e in self._entries]
+        self._entries = [Entry(right, e.name) if e.line is wrong else e for e in self._entries]
         return here
 
     def change(self, name: str, text: str) -> None:
         """Put other words in the line's place. One that is not here (any more) is no error."""
         index = self._index(name)
         if index is not None:
-            self._entries[index] = _Entry(dataclass_replace(self._entries[index].line, text=text), name)
+            self._entries[index] = Entry(dataclass_replace(self._entries[index].line, text=text), name)
 
     def delete(self, name: str) -> None:
         """One that is not here (any more) is no error."""

@@ -33,6 +33,10 @@ class Numbering:
     def revision(self) -> int:
         return self._revision
 
+    def restore(self, turn: int, epoch: int) -> None:
+        """Go on behind these: what belongs to that epoch is out of date."""
+        self._turn, self._epoch = turn, epoch + 1
+
     def begin_turn(self) -> int:
         self._turn += 1
         return self._turn

@@ -184,6 +184,11 @@ class Playout:
         return self._ready
 
     @property
+    def reported_samples(self) -> int | None:
+        """The client has said that so many were played; None where it has said nothing."""
+        return self._reported
+
+    @property
     def acknowledged(self) -> bool:
         return self._prelude > 0
 

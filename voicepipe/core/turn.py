@@ -52,7 +52,7 @@ from voicepipe.core.events import (
 )
 from voicepipe.core.forecast import Outlook
 from voicepipe.core.headroom import latest_start
-from voicepipe.core.history import History
+from voicepipe.core.history import History, Kept
 from voicepipe.core.ladder import Ladder
 from voicepipe.core.listening import Listening
 from voicepipe.core.numbering import Numbering
@@ -340,6 +340,19 @@ class Turns:
         """The client has gone; the present turn gets its verdict all the same."""
         return self._make_way(now)
 
+    def on_lost(self, now: float) -> list[TurnCommand]:
+        """The client has gone and may come back: as `on_closed`, and of its newest reply only what it has reported
+        as played stays, if it reports."""
+        commands = self._make_way(now)
+        self._closing.cut_unconfirmed()
+        return commands
+
+    def on_restored(self, kept: Kept) -> list[TurnCommand]:
+        """Go on with a conversation whose session is over. Before anything else."""
+        self._history.restore(kept.entries)
+        self._numbers.restore(kept.turn, kept.epoch)
+        return []
+
     def on_line(self, line: Line, name: str = "", after: str | None = None) -> list[TurnCommand]:
         """Put a line into the history, under a name by which it can be deleted; see `History.add`. The result of a
         tool that the present reply has called comes behind that reply."""
@@ -397,6 +410,10 @@ class Turns:
     def phase(self) -> Phase:
         """Of the newest turn; before the first one it is as if one had ended."""
         return Phase.ENDED if self._turn is None else self._turn.phase
+
+    def kept(self) -> Kept:
+        """What another session needs to go on, once no turn is open."""
+        return Kept(self._history.entries, self._numbers.turn, self._numbers.epoch)
 
     def has_line(self, name: str) -> bool:
         """Of the history."""

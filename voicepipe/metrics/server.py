@@ -20,6 +20,7 @@ from voicepipe.core.admission import AdmissionSnapshot
 from voicepipe.core.cost import CostSnapshot
 from voicepipe.core.engine_health import HealthSnapshot
 from voicepipe.core.overload import OverloadSnapshot
+from voicepipe.core.parking import ParkingSnapshot
 from voicepipe.core.scheduler import SchedulerSnapshot
 from voicepipe.metrics.labels import DECISIONS, LEASE_KINDS, REFUSALS, WAITS, Words, known
 from voicepipe.metrics.states import (
@@ -28,6 +29,7 @@ from voicepipe.metrics.states import (
     EngineState,
     LaneState,
     OverloadState,
+    ParkingState,
     Phase,
     PhaseState,
 )
@@ -190,6 +192,9 @@ class Metrics(TurnMetrics, WorkMetrics):
 
     def follow_overload(self, snapshot: Callable[[], OverloadSnapshot]) -> None:
         self.registry.register(OverloadState(snapshot))
+
+    def follow_parking(self, snapshot: Callable[[], ParkingSnapshot]) -> None:
+        self.registry.register(ParkingState(snapshot))
 
     def follow_lanes(self, snapshot: Callable[[], SchedulerSnapshot], capacity: Mapping[str, int]) -> None:
         """`capacity`: of each lane that is used, chunks at a time."""

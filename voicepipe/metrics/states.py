@@ -13,6 +13,7 @@ from voicepipe.core.cost import CostSnapshot
 from voicepipe.core.engine_health import HealthSnapshot
 from voicepipe.core.events import Stage
 from voicepipe.core.overload import OverloadSnapshot
+from voicepipe.core.parking import ParkingSnapshot
 from voicepipe.core.scheduler import SchedulerSnapshot
 from voicepipe.metrics.labels import LONGEST_NAME, MOST_WORDS, STAGES
 
@@ -86,6 +87,33 @@ class OverloadState(Collector):
         changes = CounterMetricFamily("voicepipe_overload_changes", "Changes of the overload level")
         changes.add_metric((), snapshot.changes)
         yield changes
+
+
+class ParkingState(Collector):
+    """Conversations of clients that may come back, and what became of those that were kept."""
+
+    def __init__(self, snapshot: Callable[[], ParkingSnapshot]) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        snapshot = self._snapshot()
+        yield GaugeMetricFamily(
+            "voicepipe_sessions_parked",
+            "Conversations that are kept for clients that lost their connection; they hold no lease",
+            value=float(snapshot.parked),
+        )
+        yield GaugeMetricFamily(
+            "voicepipe_parked_bytes", "What they take together, about", value=float(snapshot.n_bytes)
+        )
+        ended = CounterMetricFamily(
+            "voicepipe_resumes",
+            "Conversations that were gone on with, had expired, or made room for newer ones, and tokens that were "
+            "shown in vain",
+            labels=("outcome",),
+        )
+        for outcome, count in snapshot.outcomes.items():
+            ended.add_metric((outcome,), count)
+        yield ended
 
 
 class LaneState(Collector):

@@ -43,10 +43,24 @@ class Door:
     """How long at most, where they know no message that tells them so: their upgrade is not answered meanwhile, so
     that they send no sound yet. None: they get the upgrade, and are told their place."""
 
+    def shown(self, headers: Mapping[str, str]) -> str | None:
+        """The bearer token of a request: from `Authorization`, else from where the dialect has it among the
+        subprotocols."""
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return credentials.strip()
+        return self.token(subprotocols_of(headers))
+
     @property
     def read_bytes(self) -> int:
         """Of a frame that are read at all."""
         return self.max_bytes + READ_BEYOND_BYTES
+
+
+def subprotocols_of(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """That were offered, in order."""
+    offered = headers.get("sec-websocket-protocol", "").split(",")
+    return tuple(name for item in offered if (name := item.strip()))
 
 
 def _native_token(offered: Sequence[str]) -> str | None:

@@ -108,7 +108,10 @@ class SessionStart(Struct, frozen=True, tag="session.start", omit_defaults=True)
     interruptible: bool = True
     """Off: speech during a reply does not stop it."""
     resume: bool | Name | None = None
-    """True asks for a token in `session.ready`; a token resumes the session it was given to."""
+    """True asks for a token in `session.ready`. A token goes on with the conversation of the session that it was
+    given to, and asks for the next one. Where nothing is kept under it (any more) there is an `error` with the code
+    `resume_unknown`, and another `session.start`, without a token, begins afresh; what comes before that is passed
+    over."""
     tools: Annotated[tuple[ToolSpec, ...], Meta(max_length=MAX_TOOLS)] = ()
     tool_choice: Name = "auto"
     """"auto", "none", "required", or the name of the tool that every reply has to call."""
@@ -263,6 +266,9 @@ class SessionReady(Struct, frozen=True, tag="session.ready", omit_defaults=True)
     """What this machine is measured to need; null while it is not known."""
     resume: str | None = None
     """Single-use token, if the client asked for one."""
+    resumed: bool = False
+    """It goes on with the conversation of the token that was shown: turns are counted on, epochs are later than all
+    that were heard before."""
 
 
 class Waiting(Struct, frozen=True, tag="waiting"):
@@ -435,6 +441,7 @@ class Draining(Struct, frozen=True, tag="draining", omit_defaults=True):
     deadline_ms: float
     """Time left."""
     resume: str | None = None
+    """The token of `session.ready`, where the server that comes next will know it (`resume.file`)."""
 
 
 ServerMessage = (
