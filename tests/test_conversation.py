@@ -62,12 +62,17 @@ async def test_a_question_that_cannot_be_heard_is_made_again(tmp_path: Path, jun
 
 
 class Scripted:
-    """A server that greets, does `then` with the connection, and counts nothing."""
+    """A server that greets, does `then` with the connection, and counts nothing. Who comes back finds nobody."""
 
     def __init__(self, then: Callable[[ServerConnection], Awaitable[None]]) -> None:
         self._then = then
+        self._has_gone = False
 
     async def __call__(self, ws: ServerConnection) -> None:
+        if self._has_gone:
+            ws.transport.abort()
+            return
+        self._has_gone = True
         await ws.recv()
         await ws.send(native.encode_server(native.SessionReady("s", "voicepipe.v1", 16_000, 200.0, None)))
         await self._then(ws)

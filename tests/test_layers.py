@@ -493,7 +493,7 @@ AT_HOME_IN: dict[str, set[str]] = {
     "soundfile": {"audio"},
     "prometheus_client": {"metrics.*", "app", "top.scrape"},
     "websockets": {"handshake", "server", "transport", "voicepipe_client.client", "voicepipe_client.opening"},
-    "random": {"app", "sim.*"},
+    "random": {"app", "sim.*", "voicepipe_client.lasting"},
     "time": {"engines.scripted", "engines.native_steps", "api"},
     "starlette": {"api"},
     "uvicorn": {"listener"},

@@ -16,7 +16,17 @@ from voicepipe.meter import OnThread
 from voicepipe.show import Reporter
 from voicepipe.warmup import speak
 from voicepipe.wire.messages import Enforcement, OperatingPoint
-from voicepipe_client import Clip, ClipSource, Session, Source, TalkReport, connect, load_clip, summarise, talk
+from voicepipe_client import (
+    Clip,
+    ClipSource,
+    LastingSession,
+    Source,
+    TalkReport,
+    load_clip,
+    stay_connected,
+    summarise,
+    talk,
+)
 from voicepipe_client.devices import Loudspeaker, Microphone
 
 RATE_HZ = 16_000
@@ -59,7 +69,8 @@ async def spoken_question(tts: Tts, folder: Path, on_thread: OnThread) -> Clip:
 
 
 async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> bool:
-    """Say the clips, or without any what the microphone hears, until the end of them or of the session.
+    """Say the clips, or without any what the microphone hears, until the end of them or of the session. A
+    connection that is lost is got back, if it can be (`voicepipe_client.stay_connected`).
 
     False if there is a clip of which came no turn in which something was said. On every path on which
     there was a session, the replies' WAV is written and the reporter gets a summary, whose fields are those of
@@ -84,11 +95,10 @@ async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> boo
         nonlocal last
         last = report
 
-    async with connect(
+    async with stay_connected(
         call.url,
         rate=RATE_HZ,
-        token=call.token,
-        budget_ms=call.budget_ms,
+        wishes={"token": call.token, "budget_ms": call.budget_ms},
         operating_point=call.operating_point,
         enforcement=call.enforcement,
     ) as session:
@@ -152,12 +162,12 @@ def _left_text(open_turns: int, unheard_clips: int) -> str:
     return f"{' and '.join(parts)} left unanswered" if parts else ""
 
 
-def _told(error: VoicepipeError, session: Session) -> dict[str, object]:
+def _told(error: VoicepipeError, session: LastingSession) -> dict[str, object]:
     return {"code": error.code, "close_code": session.close_code, "message": error.message}
 
 
 async def _through(
-    session: Session,
+    session: LastingSession,
     clips: Sequence[Clip],
     played: bytearray,
     reporter: Reporter,

@@ -13,7 +13,7 @@ from voicepipe.audio import AUDIBLE_DBFS
 from voicepipe.errors import Refused
 from voicepipe.waterfall import turn_lines
 from voicepipe.wire import messages as wire
-from voicepipe_client import Event, TurnRecord, refused_summary
+from voicepipe_client import Disconnected, Event, Reconnected, TurnRecord, refused_summary
 
 
 class Reporter(Protocol):
@@ -42,9 +42,12 @@ class JsonLines:
         """Nothing of it belongs to a turn."""
 
     def on_event(self, event: Event, now: float) -> None:
-        """The turn's record holds what is left of it, except of an error."""
-        if isinstance(event, wire.Error):
-            self._complain(f"server: {error_text(event)}")
+        """The turn's record holds what is left of it, except of an error and of the connection."""
+        match event:
+            case wire.Error():
+                self._complain(f"server: {error_text(event)}")
+            case Disconnected() | Reconnected():
+                self._complain(connection_text(event))
 
     def on_turn(self, record: TurnRecord) -> None:
         self._print(record.as_dict())
@@ -126,6 +129,8 @@ class Display:
                 self._line(f"error {error_text(event)}")
             case wire.Draining(deadline_ms):
                 self._line(f"(the server goes away in {deadline_ms / 1000:.0f} s)")
+            case Disconnected() | Reconnected():
+                self._line(f"({connection_text(event)})")
 
     def on_turn(self, record: TurnRecord) -> None:
         for line in turn_lines(record.as_dict(), self._budget_ms):
@@ -149,6 +154,15 @@ class Display:
             self._out.write("\n")
             self._in_reply = False
         self._write(text + "\n")
+
+
+def connection_text(event: Disconnected | Reconnected) -> str:
+    match event:
+        case Disconnected(why):
+            return f"{why}; trying to come back"
+        case Reconnected(resumed, away_s):
+            what = "the conversation goes on" if resumed else "the server has forgotten the conversation"
+            return f"connected again after {away_s:.1f} s; {what}"
 
 
 def error_text(event: wire.Error) -> str:

@@ -39,8 +39,12 @@ GARBAGE: tuple[str | bytes, ...] = (
 class SeededCaller:
     """Writes and reads at the same time; `log` is what it heard."""
 
-    def __init__(self, socket: Socket, draw: random.Random, trace: Trace, name: str) -> None:
+    def __init__(
+        self, socket: Socket, draw: random.Random, trace: Trace, name: str, resume: str | bool | None = None
+    ) -> None:
         self.socket = socket
+        self.resume = resume
+        """What it asks for in `session.start`."""
         self.log: list[Heard] = []
         self.closed: ConnectionClosed | None = None
         self.vanished = False
@@ -95,7 +99,12 @@ class SeededCaller:
             auto_reply=draw.random() < 0.9,
             reply_as=draw.choice(("speech", "speech", "text")),
             max_reply_tokens=draw.choice((None, 3)),
+            resume=self.resume,
         )
+
+    @property
+    def ready(self) -> wire.SessionReady | None:
+        return next((heard.message for heard in self.log if isinstance(heard.message, wire.SessionReady)), None)
 
     async def speak(self) -> None:
         await self._sound(_VOICE, self._draw.uniform(0.1, 1.2))
@@ -202,6 +211,10 @@ class SeededCaller:
                 self.log.append(Heard(self._clock(), message))
                 if isinstance(message, wire.TurnCommitted):
                     self._epoch = message.epoch
+                if isinstance(message, wire.Error) and message.code == "resume_unknown":
+                    self.resume = True  # afresh, on the same connection
+                    with suppress(ConnectionClosed):
+                        await self.send(self._start())
                 if not isinstance(message, wire.AudioFrame):
                     self.note(f"hears {message}")
         except ConnectionClosed as closed:

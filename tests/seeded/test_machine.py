@@ -1,7 +1,7 @@
 """The protocol as a state machine: whatever clients do, in whatever order, what holds in every seed holds here too.
 
 Hypothesis draws the steps and makes a failure as short as it gets; the loop, the server and the checks are those
-of the seeds. A rule that is missing (to resume, one day) is one more method.
+of the seeds. A rule that is missing is one more method.
 """
 
 from __future__ import annotations
@@ -87,15 +87,20 @@ class Protocol(RuleBasedStateMachine):
 
     # clients
 
-    def arrive(self, token: str | None, capacity: int) -> SeededCaller:
+    def arrive(
+        self,
+        token: str | None,
+        capacity: int,
+        resume: str | bool | None = None,
+        before: SeededCaller | None = None,
+    ) -> SeededCaller:
         house = self.house
 
         async def connect() -> SeededCaller:
             socket = house.server.connect({}, capacity, house._on_send, token)
-            return SeededCaller(socket, Random(0), house.trace, f"caller {len(house.callers)}")
+            return SeededCaller(socket, Random(0), house.trace, f"caller {len(house.callers)}", resume)
 
-        caller = self.loop.run_until_complete(self.loop.create_task(connect(), name=CLOCK))
-        house.callers.append(caller)
+        caller = house.arrived(self.loop.run_until_complete(self.loop.create_task(connect(), name=CLOCK)), before)
         self.do(caller.listen())
         return caller
 
@@ -108,13 +113,36 @@ class Protocol(RuleBasedStateMachine):
         return self.live[number % len(self.live)]
 
     @precondition(lambda self: len(self.live) < MOST)
-    @rule(capacity=st.sampled_from((4, 4096)), manual=st.booleans(), interruptible=st.booleans())
-    def connect(self, capacity: int, manual: bool, interruptible: bool) -> None:
+    @rule(
+        capacity=st.sampled_from((4, 4096)),
+        manual=st.booleans(),
+        interruptible=st.booleans(),
+        resume=st.sampled_from((None, True)),
+    )
+    def connect(self, capacity: int, manual: bool, interruptible: bool, resume: bool | None) -> None:
         """And begin a session."""
         audio = wire.AudioFormat(rate=16_000, channels=1)
         taking: Literal["auto", "manual"] = "manual" if manual else "auto"
-        start = wire.SessionStart(audio, "voicepipe.v1", 8000, turn_taking=taking, interruptible=interruptible)
-        self.do(self.arrive(TOKEN, capacity).send(start))
+        start = wire.SessionStart(
+            audio, "voicepipe.v1", 8000, turn_taking=taking, interruptible=interruptible, resume=resume
+        )
+        self.do(self.arrive(TOKEN, capacity, resume).send(start))
+
+    @property
+    def with_token(self) -> list[SeededCaller]:
+        return [one for one in self.house.callers if one.ready is not None and one.ready.resume]
+
+    @precondition(lambda self: len(self.live) < MOST and bool(self.with_token))
+    @rule(who=st.integers(0, 30), forged=st.sampled_from((False, False, False, True)))
+    def resume(self, who: int, forged: bool) -> None:
+        """By another connection, be the old one open, dead or long gone, and its token used or not."""
+        before = self.with_token[who % len(self.with_token)]
+        assert before.ready is not None
+        shown = "made up" if forged else before.ready.resume
+        audio = wire.AudioFormat(rate=16_000, channels=1)
+        start = wire.SessionStart(audio, "voicepipe.v1", 8000, resume=shown)
+        self.do(self.arrive(TOKEN, 4096, shown, before).send(start))
+        self.run(0.01)
 
     @precondition(lambda self: len(self.live) < MOST)
     @rule()

@@ -25,7 +25,8 @@ REACHED = (
     *("met", "missed", "failed", "refused", "empty", "interrupted"),
     *("capacity", "draining", "waited", "reopened", "vanished", "transcript_corrected", "client_error"),
     *("stale_audio_dropped", "engine_failed", "overdue", "lost for ever", "engine_stuck", "breaker opened"),
-    *(f"closed with {code}" for code in (1000, 1012, 1013, 4400, 4409)),
+    *(f"closed with {code}" for code in (1000, 1012, 1013, 4400, 4409, 4410)),
+    *("token resumed", "token expired", "token displaced", "token unknown"),
 )
 """What a few hundred seeds have to come by, or they would prove little."""
 

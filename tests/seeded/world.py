@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -27,6 +28,7 @@ from voicepipe.core.demand import Demand, shared_kinds
 from voicepipe.core.engine_health import HealthSettings
 from voicepipe.core.events import TurnRecord, WorkKind
 from voicepipe.core.forecast import Forecaster
+from voicepipe.core.parking import Parked, ParkingSettings
 from voicepipe.core.turn import Turns
 from voicepipe.core.turn_state import Phase, TurnSettings
 from voicepipe.device import Device
@@ -38,6 +40,7 @@ from voicepipe.gate import AccessRules
 from voicepipe.outbox import FRAMES
 from voicepipe.pages import Readiness
 from voicepipe.reception import serve_session
+from voicepipe.resumption import Resumption, Seat
 from voicepipe.server import ServerSettings
 from voicepipe.services import Services
 from voicepipe.session import Session
@@ -47,10 +50,12 @@ OVER_S = 130.0
 """After the end: until every call has ended that ends at all."""
 TURN_LONGEST_S = 60.0
 """No turn takes longer: `turn_s`, what engines are given, and a long reply."""
-CODES = {1000, 1001, 1006, 1008, 1012, 1013, 4400, 4408, 4409}
+CODES = {1000, 1001, 1006, 1008, 1012, 1013, 4400, 4408, 4409, 4410}
 """With which a connection may be closed. 1011 is a bug of ours."""
 CLOCK = "clock"
 """Name of the task by which a test lets time pass."""
+PARKING = ParkingSettings(keep_s=30.0, most=2, most_bytes=4096)
+"""Little, so that there is too much at times."""
 JOBS_PER_SESSION = 24
 """Works of a session that wait or run at a time: far fewer, and yet not one."""
 
@@ -82,6 +87,37 @@ class Plan:
         )
 
 
+def epoch_of(message: object) -> int | None:
+    """None where it has none."""
+    return getattr(message, "epoch", None)
+
+
+class WatchedResumption(Resumption):
+    """A conversation is gone on with once."""
+
+    def __init__(self) -> None:
+        serial = itertools.count(1)
+        super().__init__(PARKING, lambda: f"token-{next(serial)}")
+        self.turns: dict[str, int] = {}
+        """Of sessions that go on with one: how many turns it had."""
+        self.used = ""
+        """A token that was good."""
+        self._begun: set[bytes] = set()
+
+    async def redeem(self, token: str, owner: str) -> Parked:
+        parked = await super().redeem(token, owner)
+        self.used = token
+        return parked
+
+    def begin(self, session: str, owner: str, parked: Parked | None = None) -> Seat:
+        if parked is not None:
+            assert parked.key not in self._begun, "a token was good twice"
+            assert parked.expires > self._now(), "it had expired"
+            self._begun.add(parked.key)
+            self.turns[session] = parked.kept.turn
+        return super().begin(session, owner, parked)
+
+
 class World:
     longest_s = 900.0
     """Virtual time that no seed needs."""
@@ -94,6 +130,8 @@ class World:
         self.plan = plan or Plan.draw(self.draw)
         self.counts = Counts()
         self._stale = ""
+        self.came_after: dict[SeededCaller, SeededCaller | None] = {}
+        """Whose connection somebody had before."""
         self.tokens: set[str] = set()
         """That let somebody in; none are needed where there are none."""
         self.records: dict[str, list[TurnRecord]] = {}
@@ -140,6 +178,7 @@ class World:
             seen["breaker opened"] += breaker.opened
         for records in self.records.values():
             seen["reopened"] += sum(record.reopened for record in records)
+        seen += Counter({f"token {what}": count for what, count in self.resumption.snapshot().outcomes.items()})
         for caller in self.callers:
             seen["vanished"] += caller.vanished
             code, _ = caller.socket.near.closed_with or (0, "")
@@ -165,6 +204,7 @@ class World:
                 async with self._serve(engines, forecaster) as texts, asyncio.TaskGroup() as group:
                     self._populate(group, texts)
                 await asyncio.sleep(10.0)  # sessions that have left, and calls that were cancelled
+                await asyncio.sleep(PARKING.keep_s)
                 self.loop.check = lambda: None
             await asyncio.sleep(OVER_S)
         self._check_end(engines)
@@ -200,6 +240,7 @@ class World:
             settings, handler, admission, self.counts, ready, lambda: jitter.uniform(0.75, 1.25)
         )
         self.admission = admission
+        self.resumption = WatchedResumption()
         self.services = Services(
             engines,
             device,
@@ -210,6 +251,8 @@ class World:
             drain_deadline=lambda: self.server.drain_deadline,
             on_record=self._keep,
             make_turns=self._make_turns,
+            ending=self.server.ending,
+            resumption=self.resumption,
         )
         assert engines.texts is not None
         texts = TextService(engines.texts, device, forecaster, self.counts, TextSettings("texts", 1, max_waiting=1))
@@ -223,10 +266,29 @@ class World:
         draw = random.Random(f"{self.seed}/caller {number}")
         await asyncio.sleep(draw.choice((0.0, 0.0, draw.uniform(0.0, 8.0))))
         query = {} if draw.random() < 0.8 else {"refuse": "http", "budget_ms": draw.choice(("100", "x"))}
-        socket = self.server.connect(query, draw.choice((4, 64, 4096)), self._on_send)
-        caller = SeededCaller(socket, draw, self.trace, f"caller {number}")
+        comes_back = random.Random(f"{self.seed}/comes back {number}")
+        resume: str | bool | None = comes_back.random() < 0.5 or None
+        before: SeededCaller | None = None
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                socket = self.server.connect(query, draw.choice((4, 64, 4096)), self._on_send)
+                caller = self.arrived(SeededCaller(socket, draw, self.trace, f"caller {number}", resume), before)
+                running = group.create_task(caller.run())
+                # Now and then it comes back while the server still takes the old connection for open.
+                await asyncio.wait([running], timeout=comes_back.choice((None, None, comes_back.uniform(0.0, 6.0))))
+                if caller.ready is not None:
+                    before, resume = caller, caller.ready.resume
+                if resume is None or comes_back.random() < 0.3:
+                    return
+                if comes_back.random() < 0.1:
+                    resume = comes_back.choice(("made up", self.resumption.used or "made up"))
+                await asyncio.sleep(comes_back.choice((0.0, 0.01, 0.5, 3.0, 40.0)) * comes_back.random())
+
+    def arrived(self, caller: SeededCaller, before: SeededCaller | None) -> SeededCaller:
+        """`before`: itself, by the connection that it had."""
         self.callers.append(caller)
-        await caller.run()
+        self.came_after[caller] = before
+        return caller
 
     async def _read(self, texts: TextService, number: int) -> None:
         draw = random.Random(f"{self.seed}/reader {number}")
@@ -250,6 +312,19 @@ class World:
     def _make_turns(self, ident: str, settings: TurnSettings, serial: Iterator[int]) -> Turns:
         turns = self.turns[ident] = Turns(ident, settings, serial)
         return turns
+
+    def _check_return(self, caller: SeededCaller) -> None:
+        """Who comes back with a token goes on behind all that was heard before, and nobody else does."""
+        before, ready = self.came_after[caller], caller.ready
+        if ready is None or not ready.resumed:
+            return
+        assert before is not None and isinstance(caller.resume, str)
+        owner = next(one for one in self.callers if one.ready is not None and one.ready.resume == caller.resume)
+        assert owner is before, "it was given somebody else's conversation"
+        epochs = [epoch_of(heard.message) for heard in before.log]
+        newest = max((epoch for epoch in epochs if epoch is not None), default=0)
+        mine = [epoch for heard in caller.log if (epoch := epoch_of(heard.message)) is not None]
+        assert all(epoch > newest for epoch in mine), "something of before the resume is heard after it"
 
     def _make_session(self, connection: Connection, *rest: Any) -> Session:
         session = Session(connection, *rest)
@@ -277,6 +352,9 @@ class World:
         leaving, leased = len(self.device._leaving), self.counts.leases["llm"]
         assert leased == self.engines.llm.leased <= self.server.live + leaving + self._abandoned  # type: ignore[attr-defined]
         assert len(self.server.lobby._tickets) <= self.plan.places
+        parked = self.resumption.snapshot()
+        assert parked.parked <= PARKING.most and parked.n_bytes <= PARKING.most_bytes
+        assert parked.live <= self.server.live, "a token of a session that is over counts as one that is live"
         if self.trace.steps % 64 == 0:
             self._check_bounds()
 
@@ -316,9 +394,15 @@ class World:
         for ident, turns in self.turns.items():
             state = turns.snapshot()
             reached = [record.turn for record in self.records.get(ident, [])]
-            assert reached == list(range(1, state.turn + 1)), f"{ident}: {state.turn} turns, verdicts {reached}"
+            first = state.turn + 1 - len(reached)
+            assert reached == list(range(first, state.turn + 1)), f"{ident}: {state.turn} turns, verdicts {reached}"
+            assert first == 1 + self.resumption.turns.get(ident, 0), f"{ident} begins with turn {first}"
+        parked = self.resumption.snapshot()
+        assert parked.parked == parked.n_bytes == parked.live == 0, "something is kept for ever"
+        assert self.resumption._timer is None
         for caller in self.callers:
             self._check_caller(caller)
+            self._check_return(caller)
 
     def _check_caller(self, caller: SeededCaller) -> None:
         connection = caller.socket.near
@@ -331,7 +415,8 @@ class World:
             assert comes_back or isinstance(last, wire.Error), "it was not told why, or when to come back"
         has_all = caller.closed.code == 1000 and not caller.vanished  # a drain does not wait for who reads nothing
         records = self.records.get(self._ident_of.get(id(connection), ""), [])
-        check_verdicts(records, caller.log, caller.closed if has_all else None)
+        first = 1 + self.resumption.turns.get(self._ident_of.get(id(connection), ""), 0)
+        check_verdicts(records, caller.log, caller.closed if has_all else None, first)
         check_replies(caller.log)
 
 

@@ -15,9 +15,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypedDict, Unpack
 
+from msgspec import structs
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
@@ -35,8 +36,6 @@ from voicepipe_client.opening import (
     unauthorized,
     voice_url,
 )
-
-Event = ServerMessage | AudioFrame
 
 _TRY_AGAIN_LATER: Final = 1013
 _TOO_LARGE: Final = 1009
@@ -70,6 +69,52 @@ class SessionStatistics:
     """Messages of a newer server, ignored."""
 
 
+class Wishes(TypedDict, total=False):
+    """What the request itself asks for; see `connect`."""
+
+    token: str | None
+    budget_ms: float | None
+    route: str | None
+    timeouts: Timeouts
+    on_waiting: Callable[[int], None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Whom to call and with which wishes, as often as it takes."""
+
+    url: str
+    start: native.SessionStart
+    token: str | None = field(default=None, repr=False)
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+    on_waiting: Callable[[int], None] | None = None
+
+    @classmethod
+    def of(cls, url: str, start: native.SessionStart, **wishes: Unpack[Wishes]) -> Destination:
+        """Raises UsageError before anything is opened."""
+        token = wishes.get("token")
+        check_token(token)
+        return cls(
+            voice_url(url, wishes.get("budget_ms"), wishes.get("route")),
+            _checked(start),
+            token,
+            wishes.get("timeouts", DEFAULT_TIMEOUTS),
+            wishes.get("on_waiting"),
+        )
+
+    async def open(self, resume: bool | str | None = None) -> Session:
+        """An admitted session, for its owner to close. `resume` goes before that of `start`."""
+        start = self.start if resume is None else structs.replace(self.start, resume=resume)
+        connection = await open_connection(self.url, self.token, self.timeouts)
+        session = Session(connection, start, self.timeouts)
+        try:
+            await session._begin(self.on_waiting, self.token)
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+
 @asynccontextmanager
 async def connect(
     url: str,
@@ -92,17 +137,15 @@ async def connect(
     capacity; when to come back), ServerUnreachable, ConnectionLost, or the ClientError that the server
     names. Leaving the block closes the connection, in `timeouts.close_s` at most, on every path.
     """
-    start = _checked(
-        native.SessionStart(audio=native.AudioFormat(rate, channels), protocol=native.PROTOCOL, **options)
+    start = native.SessionStart(audio=native.AudioFormat(rate, channels), protocol=native.PROTOCOL, **options)
+    destination = Destination.of(
+        url, start, token=token, budget_ms=budget_ms, route=route, timeouts=timeouts, on_waiting=on_waiting
     )
-    check_token(token)
-    connection = await open_connection(voice_url(url, budget_ms, route), token, timeouts)
+    session = await destination.open()
     try:
-        session = Session(connection, start, timeouts)
-        await session._begin(on_waiting, token)
         yield session
     finally:
-        await connection.close()
+        await session.close()
 
 
 class Session:
@@ -130,10 +173,10 @@ class Session:
 
     # --- receiving
 
-    def __aiter__(self) -> AsyncIterator[Event]:
+    def __aiter__(self) -> AsyncIterator[ServerMessage | AudioFrame]:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> ServerMessage | AudioFrame:
         """The next message, or the next reply audio that may still be played.
 
         The iteration ends when the server closes in good order (1000). Raises ConnectionLost, and of its kind
@@ -163,6 +206,14 @@ class Session:
     def close_code(self) -> int | None:
         """WebSocket close code, None while open; 1006 if the server just vanished."""
         return self._connection.close_code
+
+    async def close(self) -> None:
+        """The connection, in `timeouts.close_s` at most. Idempotent."""
+        await self._connection.close()
+
+    def abort(self) -> None:
+        """Let go of the connection without a word: whoever iterates gets ConnectionLost."""
+        self._connection.transport.abort()
 
     # --- sending
 
@@ -238,6 +289,10 @@ class Session:
                     on_waiting(position)
                 case native.Refused():
                     raise _as_refusal(event, token)
+                case native.Error(code=errors.ResumeUnknown.code) if isinstance(self._start.resume, str):
+                    self._start = structs.replace(self._start, resume=True)
+                    with contextlib.suppress(errors.ConnectionLost):
+                        await self.send(self._start)
                 case native.Error():
                     raise _as_error(event)
                 case None:
@@ -245,7 +300,7 @@ class Session:
                 case _:
                     pass
 
-    async def _receive(self) -> Event | None:
+    async def _receive(self) -> ServerMessage | AudioFrame | None:
         """The next event, None after a close in good order."""
         while True:
             try:

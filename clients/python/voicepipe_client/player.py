@@ -154,6 +154,16 @@ class Player:
         )
         return self._report(reply, self._position(reply, now))
 
+    def on_disconnected(self, now: float) -> None:
+        """The connection is lost: the reply ends here, and nobody can be told where."""
+        self._stop(now)
+
+    def on_new_session(self) -> None:
+        """Another session begins, whose epochs are counted anew."""
+        self._gate = EpochGate()
+        self._replies.clear()
+        self._content_marks.clear()
+
     def finish(self, now: float) -> None:
         """The session is over: what has been played goes to the sink, the rest is dropped."""
         self._stop(now)

@@ -15,9 +15,10 @@ from voicepipe.wire.native import (
     TurnEnded,
     TurnReopened,
 )
+from voicepipe_client.events import Disconnected, Event
 from voicepipe_client.player import Player
 from voicepipe_client.source import Source
-from voicepipe_client.turns import Event, TurnRecord, Turns, summarise
+from voicepipe_client.turns import TurnRecord, Turns, summarise
 
 CLOSE_S = 2.0
 """How long the server may take to close after `session.end`."""
@@ -26,7 +27,8 @@ CLOSE_S = 2.0
 class VoiceSession(Protocol):
     """What is needed of `voicepipe_client.Session`."""
 
-    ready: SessionReady
+    @property
+    def ready(self) -> SessionReady: ...
 
     def __aiter__(self) -> AsyncIterator[Event]: ...
 
@@ -56,7 +58,7 @@ class TalkReport:
     heard_clips: frozenset[int] = frozenset()
     """Numbers of the recordings of which the server has shown that it heard something."""
     open_turns: int = 0
-    """Turns that had begun, and of which no end was told."""
+    """Turns that had begun, and of which no end was told, or whose answer a server that went away has cut off."""
 
 
 async def talk(
@@ -154,5 +156,5 @@ class _Talk:
     def _sound(speaker: Speaker, event: Event) -> None:
         if isinstance(event, AudioFrame):
             speaker.play(event.pcm)
-        elif isinstance(event, ReplyInterrupted | TurnReopened):
+        elif isinstance(event, ReplyInterrupted | TurnReopened | Disconnected):
             speaker.flush()

@@ -14,9 +14,10 @@ from voicepipe.errors import Refused
 from voicepipe.wire.native import (
     AudioFrame,
     Blame,
+    Draining,
     Playback,
+    ReplyInterrupted,
     ReplyText,
-    ServerMessage,
     Speculation,
     SpeechStarted,
     Stages,
@@ -27,10 +28,10 @@ from voicepipe.wire.native import (
     TurnReopened,
     Verdict,
 )
+from voicepipe_client.events import Disconnected, Event, Reconnected
 from voicepipe_client.player import Player
 from voicepipe_client.source import OutFrame
 
-Event = ServerMessage | AudioFrame
 Fate = Literal["answered", "cut_off", "unanswered", "empty"]
 """What the speaker got for a turn."""
 FATES: Final[tuple[Fate, ...]] = get_args(Fate)
@@ -121,6 +122,8 @@ class Turns:
         self._labelled = labelled
         self._open: dict[int, _Turn] = {}
         self._last_ended = 0
+        self._lost_turns = 0
+        self._draining = False
         self._clip: int | None = None
         self._playing_clip = False
         self._goes_on = False
@@ -152,8 +155,15 @@ class Turns:
     def on_event(self, event: Event, now: float) -> list[Playback]:
         """Returns playback reports to send."""
         self._last_event_at = now
-        if isinstance(event, AudioFrame):
-            return self._player.on_frame(event, now)
+        match event:
+            case AudioFrame():
+                return self._player.on_frame(event, now)
+            case Disconnected():
+                self._on_disconnected(now)
+                return []
+            case Reconnected(resumed=resumed):
+                self._on_reconnected(resumed=resumed)
+                return []
         reports = self._player.on_message(event, now)
         match event:
             case SpeechStarted(turn=started):
@@ -177,6 +187,10 @@ class Turns:
             case ReplyText(turn=turn, epoch=epoch, text=text):
                 if self._of(turn).epoch == epoch:
                     self._of(turn).reply.append(text)
+            case Draining():
+                self._draining = True
+            case ReplyInterrupted() if self._draining:
+                self._lost_turns += 1
             case TurnEnded():
                 self._end(event, now)
             case _:
@@ -204,8 +218,9 @@ class Turns:
 
     @property
     def open_turns(self) -> int:
-        """Turns that have begun and not ended."""
-        return len(self._open)
+        """Turns that have begun and of which no end was told, or will be, and those whose answer was cut off by a
+        server that goes away."""
+        return len(self._open) + self._lost_turns
 
     # --- inside
 
@@ -216,6 +231,18 @@ class Turns:
         if turn not in self._open:
             self._sign()
         return self._open.setdefault(turn, _Turn())
+
+    def _on_disconnected(self, now: float) -> None:
+        """Nobody will be told how the turn that was going on ended."""
+        self._player.on_disconnected(now)
+        self._lost_turns += len(self._open)
+        self._open.clear()
+
+    def _on_reconnected(self, *, resumed: bool) -> None:
+        self._draining = False
+        if not resumed:
+            self._last_ended = 0
+            self._player.on_new_session()
 
     def _sign(self) -> None:
         if self._clip is not None:
