@@ -72,8 +72,6 @@ class Services:
     """Set when the time of a drain is over: what still runs ends now, and is told so."""
     resumption: Resumption = field(default_factory=Resumption)
     """Conversations of clients that may come back."""
-    hands_over: bool = False
-    """The server that comes next will know them."""
     pressure: Callable[[], Level] = lambda: Level.NONE
     """What the server gives up at present, because it is overloaded."""
     on_record: Callable[[str, TurnRecord], None] = lambda session, record: None

@@ -207,8 +207,7 @@ class Session:
         await services.draining.wait()
         deadline = services.drain_deadline()
         left_s = 0.0 if deadline is None else max(0.0, deadline - self._clock())
-        token = self._seat.token if self._seat is not None and services.hands_over else None
-        self._outbox.put(wire.Draining(deadline_ms=round(1000 * left_s), resume=token))
+        self._outbox.put(wire.Draining(deadline_ms=round(1000 * left_s)))
         await self._turn_ends()
         self._pump(self._turns.on_closed(self._clock()))  # what is still open ends here, and is told
         await self._outbox.emptied()

@@ -68,16 +68,21 @@ function onState(state) {
     );
   }
   showNotice(state);
-  if (state.name === "live") onLive();
+  if (state.name === "live") onLive(state.isBack);
   showControls();
 }
 
-function onLive() {
+function onLive(isBack) {
   const { budget_ms, achievable_ms } = talk.ready;
   const needed = achievable_ms === null ? "" : `; this server needs about ${ms(achievable_ms)} at rest`;
   element("facts").textContent = `${ms(budget_ms)} from your last word to the answer${needed}`;
   applyOpenness();
   act("listening");
+  if (!isBack) return;
+  const title = talk.ready.resumed
+    ? "Connected again: the conversation goes on."
+    : "Connected again: the server was told what this page remembers.";
+  notice.show({ kind: "back", title, secondary: dismiss });
 }
 
 function showNotice(state) {
@@ -151,6 +156,7 @@ function onStalled(isStalled) {
 
 function onMessage(message) {
   const { type, turn, epoch } = message;
+  if (element("notice").dataset.kind === "back" && type !== "session.ready") notice.hide();
   switch (type) {
     case "speech.started":
       return act("hearing");

@@ -3,7 +3,8 @@
 //   off -> opening -> connecting -> live -> off                   opening: microphone and loudspeaker
 //                     connecting -> waiting -> live               waiting: a place in the server's waiting room
 //                     connecting -> refused -> connecting         refused: come back when the time is over
-//                     live -> lost -> connecting                  lost: tries again by itself, ever more slowly
+//                     live -> lost -> connecting                  lost: tries again by itself, ever more slowly, and
+//                                                                 goes on with the conversation where it is still kept
 //                     any -> fault                                fault: a person has to do something first
 //
 // Sound stays open from the first connection to Stop, so that coming back asks nobody for anything.
@@ -34,6 +35,8 @@ export class Talk {
     this.timer = 0;
     this.mayHear = true; // muted, or push-to-talk and not pushed: false
     this.goesOn = false; // somebody was talking, or asked to wait: refused, it tries again by itself
+    this.token = null; // by which the conversation of a connection that was lost can be had back, once
+    this.isBack = false; // there was a connection before this one, and it was lost
     this.cuts = []; // of replies that were stopped: {epoch, ms} from the message to the silence
     this.forget();
   }
@@ -69,6 +72,8 @@ export class Talk {
 
   stop() {
     this.wish = null;
+    this.token = null;
+    this.isBack = false;
     this.end();
     this.sound?.close();
     this.sound = null;
@@ -119,6 +124,7 @@ export class Talk {
   /** Anew, where there is one already: its place is given back first, and waited for if somebody else takes it. */
   async connect() {
     const { wish } = this;
+    if (this.ready !== null && this.wire !== null) this.token = null; // ended in order below, and then not kept
     this.goesOn = this.ready !== null || this.tries > 0 || this.state.willRetry === true;
     const ending = this.end();
     this.forget();
@@ -139,15 +145,25 @@ export class Talk {
     }
   }
 
+  /** The server's own memory of the conversation is better than the page's: it knows what was heard. */
   onOpened() {
+    this.begin(this.token ?? true);
+    if (this.token === null) this.remind();
+  }
+
+  begin(resume) {
     const rate = this.sound.rate_hz;
     this.send({
       type: "session.start",
       protocol: PROTOCOL,
       audio: { rate },
       output_rate: rate,
+      resume,
       ...this.settings.start,
     });
+  }
+
+  remind() {
     for (const { role, text } of this.hooks.memory()) this.send({ type: "history.add", role, text });
   }
 
@@ -160,7 +176,9 @@ export class Talk {
       case "session.ready":
         this.ready = message;
         this.tries = 0;
-        this.enter({ name: "live" });
+        this.token = message.resume ?? null;
+        this.enter({ name: "live", isBack: this.isBack });
+        this.isBack = false;
         if (this.wish.say) this.send({ type: "input.text", text: this.wish.say });
         this.wish.say = null;
         break;
@@ -170,6 +188,12 @@ export class Talk {
         this.refused = message;
         return;
       case "error":
+        if (message.code === "resume_unknown") {
+          // Too late, or another server: it begins afresh, on this connection, with what the page remembers.
+          this.token = null;
+          this.begin(true);
+          return this.remind();
+        }
         this.error = message;
         break;
       default:
@@ -298,6 +322,7 @@ export class Talk {
   }
 
   lost(title, least_s = 0) {
+    this.isBack = true;
     const delay_s = Math.max(least_s, Math.min(MAX_AGAIN_S, 2 ** this.tries)) * spread();
     this.tries += 1;
     return { name: "lost", title, wait_ms: 1000 * delay_s, willRetry: true };

@@ -136,6 +136,28 @@ async def test_a_lost_connection_comes_back_and_the_conversation_goes_on(browser
         tab.complaints.clear()  # of a server that was not there
 
 
+async def test_a_page_that_loses_its_way_to_a_living_server_resumes(browser: Any) -> None:
+    """The server itself has kept the conversation: it goes on, and the page says so until something is said."""
+    async with server() as served, open_tab(browser) as tab:
+        await tab.go(url_of(served))
+        await tab.say("Hello")
+        await tab.until_ended(1)
+        for socket_there in set(served.server._socket_class.everyone):
+            socket_there.transport.abort()
+        await tab.until_state("lost")
+        await tab.until_state("live")
+        assert await tab.text("#notice .title") == "Connected again: the conversation goes on."
+        assert await tab.value("() => voicepipe.talk.ready.resumed") is True
+        await tab.say("Go on")
+        await tab.until_ended(2)
+        assert not await tab.shown("#notice")
+        assert await tab.text(".turn:last-child .reply") == REPLY
+        await tab.click("#talk")
+        await tab.until_state("off")
+        assert await tab.value("() => voicepipe.talk.token") is None
+        tab.complaints.clear()  # of a connection that was lost
+
+
 async def test_the_first_answer_of_a_new_session_is_heard_though_its_epochs_begin_anew(
     browser: Any, served: Serving
 ) -> None:

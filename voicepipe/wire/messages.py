@@ -441,7 +441,7 @@ class Draining(Struct, frozen=True, tag="draining", omit_defaults=True):
     deadline_ms: float
     """Time left."""
     resume: str | None = None
-    """The token of `session.ready`, where the server that comes next will know it (`resume.file`)."""
+    """Always None at present: a token is known to the process that gave it alone, and that one ends."""
 
 
 ServerMessage = (
