@@ -11,7 +11,7 @@ import pytest
 from voicepipe.errors import Refused
 from voicepipe.show import Display, JsonLines
 from voicepipe.wire import messages as wire
-from voicepipe_client import TurnRecord
+from voicepipe_client import Disconnected, Event, Reconnected, TurnRecord
 
 NOTHING = wire.StageTimes()
 RECORD = TurnRecord(
@@ -52,6 +52,22 @@ def test_an_error_of_the_server_is_told_beside_the_objects() -> None:
     JsonLines(out, err).on_event(wire.Error(code="bad_field", message="too\n long\x1b[2J", field="text"), 0.0)
     assert out.getvalue() == ""
     assert err.getvalue() == "voicepipe: server: bad_field: too long [2J (field text)\n"
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (Disconnected("connection lost: 1006", 1006), "connection lost: 1006; trying to come back"),
+        (Reconnected(True, 0.25, 1), "connected again after 0.2 s; the conversation goes on"),
+        (Reconnected(False, 3.0, 4), "connected again after 3.0 s; the server has forgotten the conversation"),
+    ],
+)
+def test_what_becomes_of_the_connection_is_told(event: Event, said: str) -> None:
+    """To people among the lines, to machines' owners beside the objects."""
+    out, err, shown = io.StringIO(), io.StringIO(), io.StringIO()
+    JsonLines(out, err).on_event(event, 0.0)
+    Display(shown).on_event(event, 0.0)
+    assert (out.getvalue(), err.getvalue(), shown.getvalue()) == ("", f"voicepipe: {said}\n", f"({said})\n")
 
 
 def test_a_recording_of_which_no_turn_came_is_named() -> None:

@@ -241,3 +241,25 @@ def test_nothing_is_lost_or_played_twice(arrivals: list[tuple[float, int]], stop
     position = player.played_samples(now)
     player.finish(now)
     assert [value for value in played if value] == list(range(1, position + 1))
+
+
+def test_what_was_still_to_be_played_when_the_connection_was_lost_is_not_played() -> None:
+    """Nor what comes of an older epoch after it; a newer one is."""
+    played = bytearray()
+    player = Player(RATE, sink=played.extend)
+    player.on_frame(frame(0, 3200, epoch=4), 0.0)
+    player.on_disconnected(0.05)
+    assert player.is_silent(0.05) and len(played) == 2 * 800
+    player.on_frame(frame(0, epoch=3), 1.0)
+    assert player.is_silent(1.0)
+    player.on_frame(frame(0, epoch=6), 2.0)
+    assert not player.is_silent(2.0)
+
+
+def test_the_epochs_of_another_session_begin_anew() -> None:
+    player = Player(RATE)
+    player.on_frame(frame(0, epoch=9), 0.0)
+    player.on_disconnected(1.0)
+    player.on_new_session()
+    player.on_frame(frame(0, epoch=1), 2.0)
+    assert not player.is_silent(2.0) and player.first_sound(1) is not None

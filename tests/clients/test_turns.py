@@ -13,6 +13,7 @@ from voicepipe.errors import Refused
 from voicepipe.wire.native import (
     AudioFrame,
     Blame,
+    Draining,
     ReplyDone,
     ReplyInterrupted,
     ReplyText,
@@ -27,9 +28,10 @@ from voicepipe.wire.native import (
     TurnReopened,
     Verdict,
 )
+from voicepipe_client.events import Disconnected, Event, Reconnected
 from voicepipe_client.player import Player
 from voicepipe_client.source import OutFrame
-from voicepipe_client.turns import Event, TurnRecord, Turns, refused_summary, spread, summarise
+from voicepipe_client.turns import TurnRecord, Turns, refused_summary, spread, summarise
 
 RATE = 16_000
 LOUD = b"\x00\x10" * 320
@@ -410,3 +412,38 @@ def test_spread_by_nearest_rank() -> None:
 
 def test_refused() -> None:
     assert refused_summary(Refused("capacity", 1500)) == {"refused": {"reason": "capacity", "retry_after_ms": 1500}}
+
+
+GONE = Disconnected("connection lost: 1006", 1006)
+
+
+def test_a_turn_that_the_connection_took_along_has_no_end_and_is_counted() -> None:
+    """Nobody waits for it; what comes later of it opens nothing anew. The next turn is recorded as usual."""
+    scene = Scene()
+    question(scene)
+    scene.hear(1.2, GONE)
+    assert scene.turns.open_turns == 1 and scene.turns.records == []
+    scene.hear(2.0, Reconnected(resumed=True, away_s=0.8, tries=1))
+    scene.hear(3.0, SpeechStarted(2), TurnCommitted(2, 4), ended(2))
+    assert [record.turn for record in scene.turns.records] == [2]
+    assert scene.turns.open_turns == 1 and scene.turns.settled(30.0)
+
+
+def test_a_new_conversation_counts_its_turns_anew() -> None:
+    """A server that has forgotten the old one begins with turn 1 and low epochs: both are heard."""
+    scene = Scene()
+    question(scene)
+    scene.hear(1.2, TurnCommitted(1, 9), AudioFrame(9, 0, LOUD), ended(1))
+    scene.hear(2.0, GONE, Reconnected(resumed=False, away_s=0.8, tries=1))
+    scene.hear(3.0, TurnCommitted(1, 1), AudioFrame(1, 0, LOUD), ended(1))
+    assert [record.turn for record in scene.turns.records] == [1, 1]
+    assert scene.player.first_sound(1) is not None
+
+
+def test_an_answer_that_a_drain_has_cut_is_left_unanswered() -> None:
+    """It has its verdict, and its listener not its answer."""
+    scene = Scene()
+    question(scene)
+    answer(scene)
+    scene.hear(1.13, Draining(100.0), ReplyInterrupted(1, 1, 10.0), ended(1))
+    assert scene.turns.open_turns == 1

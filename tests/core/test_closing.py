@@ -293,3 +293,36 @@ def test_a_call_of_a_tool_and_its_result_follow_what_was_said() -> None:
         ("tool", "noon"),
     ]
     assert end.history.has("c1") and end.history.has(reply_line(1))
+
+
+def test_of_a_reply_that_was_not_reported_to_its_end_the_rest_goes_with_the_client() -> None:
+    """The clock had it heard to its end; sound on its way to a client that is lost was not."""
+    talk = Talk().until_replying()
+    talk.wait(3.0)
+    talk.do(talk.turns.on_report(1, 1000, 3.0))
+    talk.wait(9.0)
+    assert talk.history[-1] == ("assistant", "One two. Three four.")
+    talk.do(talk.turns.on_lost(9.0))
+    assert talk.history[-1] == ("assistant", "One two. …")
+
+
+def test_without_reports_the_clock_is_believed_when_the_client_is_lost() -> None:
+    talk = Talk().until_replying()
+    talk.wait(9.0)
+    talk.do(talk.turns.on_lost(9.0))
+    assert talk.history[-1] == ("assistant", "One two. Three four.")
+
+
+def test_a_conversation_goes_on_in_another_session() -> None:
+    """Its lines keep their names; what is said next is the next turn, in a later epoch."""
+    before = Talk().until_replying()
+    before.wait(9.0)
+    before.do(before.turns.on_lost(9.0))
+    kept = before.turns.kept()
+    after = Talk()
+    after.do(after.turns.on_restored(kept))
+    assert after.history == before.history and after.turns.has_line("user-1")
+    assert after.turns.epoch > before.turns.epoch
+    after.do(after.turns.on_text("And now?", 1.0))
+    snapshot = after.turns.snapshot()
+    assert snapshot.turn == 2 and snapshot.history[-1].text == "And now?"
