@@ -87,20 +87,15 @@ class Protocol(RuleBasedStateMachine):
 
     # clients
 
-    def arrive(
-        self,
-        token: str | None,
-        capacity: int,
-        resume: str | bool | None = None,
-        before: SeededCaller | None = None,
-    ) -> SeededCaller:
+    def arrive(self, token: str | None, capacity: int, resume: str | bool | None = None) -> SeededCaller:
         house = self.house
 
         async def connect() -> SeededCaller:
             socket = house.server.connect({}, capacity, house._on_send, token)
             return SeededCaller(socket, Random(0), house.trace, f"caller {len(house.callers)}", resume)
 
-        caller = house.arrived(self.loop.run_until_complete(self.loop.create_task(connect(), name=CLOCK)), before)
+        caller = self.loop.run_until_complete(self.loop.create_task(connect(), name=CLOCK))
+        house.callers.append(caller)
         self.do(caller.listen())
         return caller
 
@@ -141,7 +136,7 @@ class Protocol(RuleBasedStateMachine):
         shown = "made up" if forged else before.ready.resume
         audio = wire.AudioFormat(rate=16_000, channels=1)
         start = wire.SessionStart(audio, "voicepipe.v1", 8000, resume=shown)
-        self.do(self.arrive(TOKEN, 4096, shown, before).send(start))
+        self.do(self.arrive(TOKEN, 4096, shown).send(start))
         self.run(0.01)
 
     @precondition(lambda self: len(self.live) < MOST)

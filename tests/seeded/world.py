@@ -130,8 +130,6 @@ class World:
         self.plan = plan or Plan.draw(self.draw)
         self.counts = Counts()
         self._stale = ""
-        self.came_after: dict[SeededCaller, SeededCaller | None] = {}
-        """Whose connection somebody had before."""
         self.tokens: set[str] = set()
         """That let somebody in; none are needed where there are none."""
         self.records: dict[str, list[TurnRecord]] = {}
@@ -268,27 +266,21 @@ class World:
         query = {} if draw.random() < 0.8 else {"refuse": "http", "budget_ms": draw.choice(("100", "x"))}
         comes_back = random.Random(f"{self.seed}/comes back {number}")
         resume: str | bool | None = comes_back.random() < 0.5 or None
-        before: SeededCaller | None = None
         async with asyncio.TaskGroup() as group:
             for _ in range(4):
                 socket = self.server.connect(query, draw.choice((4, 64, 4096)), self._on_send)
-                caller = self.arrived(SeededCaller(socket, draw, self.trace, f"caller {number}", resume), before)
+                caller = SeededCaller(socket, draw, self.trace, f"caller {number}", resume)
+                self.callers.append(caller)
                 running = group.create_task(caller.run())
                 # Now and then it comes back while the server still takes the old connection for open.
                 await asyncio.wait([running], timeout=comes_back.choice((None, None, comes_back.uniform(0.0, 6.0))))
                 if caller.ready is not None:
-                    before, resume = caller, caller.ready.resume
+                    resume = caller.ready.resume
                 if resume is None or comes_back.random() < 0.3:
                     return
                 if comes_back.random() < 0.1:
                     resume = comes_back.choice(("made up", self.resumption.used or "made up"))
                 await asyncio.sleep(comes_back.choice((0.0, 0.01, 0.5, 3.0, 40.0)) * comes_back.random())
-
-    def arrived(self, caller: SeededCaller, before: SeededCaller | None) -> SeededCaller:
-        """`before`: itself, by the connection that it had."""
-        self.callers.append(caller)
-        self.came_after[caller] = before
-        return caller
 
     async def _read(self, texts: TextService, number: int) -> None:
         draw = random.Random(f"{self.seed}/reader {number}")
@@ -314,13 +306,11 @@ class World:
         return turns
 
     def _check_return(self, caller: SeededCaller) -> None:
-        """Who comes back with a token goes on behind all that was heard before, and nobody else does."""
-        before, ready = self.came_after[caller], caller.ready
-        if ready is None or not ready.resumed:
+        """Who comes back with a token hears nothing that is as old as what was heard before by whom it was given
+        to."""
+        if caller.ready is None or not caller.ready.resumed:
             return
-        assert before is not None and isinstance(caller.resume, str)
-        owner = next(one for one in self.callers if one.ready is not None and one.ready.resume == caller.resume)
-        assert owner is before, "it was given somebody else's conversation"
+        before = next(one for one in self.callers if one.ready is not None and one.ready.resume == caller.resume)
         epochs = [epoch_of(heard.message) for heard in before.log]
         newest = max((epoch for epoch in epochs if epoch is not None), default=0)
         mine = [epoch for heard in caller.log if (epoch := epoch_of(heard.message)) is not None]

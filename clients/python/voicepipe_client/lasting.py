@@ -101,9 +101,7 @@ class LastingSession:
         try:
             return await session.__anext__()
         except errors.ConnectionLost as lost:
-            if self._over:
-                raise StopAsyncIteration from None
-            if not may_return(session.close_code):
+            if self._over or not may_return(session.close_code):
                 await self._give_up(lost)
                 raise
             self._loss = lost
@@ -154,7 +152,8 @@ class LastingSession:
         await self.send(native.Playback(epoch, played_samples))
 
     async def end(self) -> None:
-        """As that of `Session`. Without a connection there is nothing to end, and the iteration does."""
+        """As that of `Session`. Without a connection nobody comes back any more: the iteration raises what it was
+        lost by."""
         self._over = True
         if self._outage is None:
             try:
@@ -206,7 +205,7 @@ class LastingSession:
         while wait_s is not None:
             await asyncio.sleep(wait_s)
             if self._over:
-                raise StopAsyncIteration
+                break
             try:
                 session = await self._destination.open(self._token or True)
             except (errors.ConnectionLost, errors.ServerUnreachable, errors.Refused) as failure:
