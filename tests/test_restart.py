@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.driving import ListeningLlm, engines
+from voicepipe import server as voice_server
 from voicepipe.app import Serving, serving
 from voicepipe.config import AdmissionConfig, Config, EnginesConfig, LimitsConfig, OverloadConfig, ScriptedConfig
 from voicepipe.errors import ServerDrained, ServerUnreachable
@@ -368,3 +369,25 @@ async def test_a_half_open_connection_is_left_for_the_new_one() -> None:
         assert (await ask(session, "What is my name?")).turn == 2
         assert ("user", "My name is Ada.") in llm.asked
         assert llm.leased == 1
+
+
+async def test_a_half_open_connection_gives_its_lease_back_when_its_pings_are_not_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where nobody comes back before: the conversation is parked, and still there for who comes then."""
+    monkeypatch.setattr(voice_server, "_PING_INTERVAL_S", 0.2)
+    monkeypatch.setattr(voice_server, "_PING_TIMEOUT_S", 0.3)
+    async with (
+        living(1) as (served, llm),
+        Way(served.server.port).open() as way,
+        stay_connected(f"ws://127.0.0.1:{way.port}") as session,
+    ):
+        await ask(session, "My name is Ada.")
+        way.swallow()
+        async with asyncio.timeout(10.0):
+            await served.server._empty.wait()
+        assert llm.leased == 0
+        session._session.abort()
+        up = await until(session, Reconnected)
+        assert up.resumed and (await ask(session, "What is my name?")).turn == 2
+        assert ("user", "My name is Ada.") in llm.asked
