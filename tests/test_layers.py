@@ -47,6 +47,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core.policies": ("core.calibration", "core.deadline", "core.demand", "core.limits", "core.outcomes"),
     "core.quotas": ("core.limits",),
     "core.room": (),
+    "core.rates": (),
     "core.overload": (),
     "core.line": (),
     "core.cost": ("core.events", "core.line"),
@@ -234,6 +235,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "config",
     ),
     "reception": ("config", "connection", "errors", "services", "session", "wire", "wire.*"),
+    "intake": ("config", "core.rates", "errors", "services", "wire.dialect", "wire.messages"),
     "outbox": ("connection", "errors", "wire", "wire.dialect", "wire.messages"),
     "turn_setup": ("acknowledgements", "core.*", "services", "toolbox", "wire.messages", "errors"),
     "session": (
@@ -251,6 +253,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "engines.base",
         "errors",
         "ingest",
+        "intake",
         "jobs",
         "outbox",
         "services",

@@ -26,7 +26,8 @@ from voicepipe.wire.native import parse_budget_ms
 
 log = logging.getLogger(__name__)
 
-START_TIMEOUT_S = 10.0
+MAX_BEFORE_START = 128
+"""Frames that say nothing to a session, before one begins."""
 
 
 async def serve_session(connection: Connection, services: Services, ident: str) -> None:
@@ -55,18 +56,21 @@ async def serve_session(connection: Connection, services: Services, ident: str) 
 
 async def _serve(connection: Connection, dialect: Dialect, services: Services, ident: str) -> tuple[int, str]:
     budget_ms = _budget_ms(connection, services.config)
-    start = dialect.opening() or await _first_message(connection, dialect)
+    start = dialect.opening() or await _first_message(connection, dialect, services.config.limits.start_s)
     return await Session(connection, dialect, services, ident, start, budget_ms).run()
 
 
-async def _first_message(connection: Connection, dialect: Dialect) -> wire.SessionStart:
-    """Of a client that begins. What says nothing to the session may go before it."""
+async def _first_message(connection: Connection, dialect: Dialect, limit_s: float) -> wire.SessionStart:
+    """Of a client that begins. A little that says nothing to the session may go before it."""
+    message: Step | None = None
     try:
-        async with asyncio.timeout(START_TIMEOUT_S):
-            while (message := _first_of(dialect, await connection.recv())) is None:
-                pass
+        async with asyncio.timeout(limit_s):
+            for _ in range(MAX_BEFORE_START):
+                message = _first_of(dialect, await connection.recv())
+                if message is not None:
+                    break
     except TimeoutError:
-        raise SessionLimit(f"no session.start within {START_TIMEOUT_S:.0f} s") from None
+        raise SessionLimit(f"no session.start within {limit_s:g} s") from None
     if isinstance(message, wire.SessionStart):
         return message
     raise OutOfOrder("the first message must be session.start")

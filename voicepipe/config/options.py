@@ -242,6 +242,30 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The longest session."""
     turn_s: Seconds = 300.0
     """The longest turn; it is committed where it stands."""
+    start_s: Seconds = 10.0
+    """How long a client may take for `session.start`, from its upgrade on."""
+    first_input_s: Seconds = 120.0
+    """How long it may then take for its first message, such as sound. A session that nobody uses is ended
+    sooner than one that has gone quiet (`idle_s`)."""
+    handshake_s: Annotated[float, Meta(gt=0, le=60)] = 5.0
+    """How long a request may take to come, TLS and all; then its connection is cut."""
+    audio_rate: Annotated[float, Meta(ge=1, le=1000)] = 2.0
+    """So many times real time a client may send sound. What is too fast is thrown away, which the client is told
+    (`rate_limited`)."""
+    audio_burst_s: Annotated[float, Meta(gt=0, le=3600)] = 4.0
+    """Of sound that may come at once beyond that: what a network that stood still has held back. At the realtime
+    door, where recordings may be sent at once, no less than 60 s."""
+    messages_per_s: Annotated[float, Meta(ge=1, le=100_000)] = 50.0
+    """Messages other than sound, each 4 KiB of one counting as one."""
+    messages_burst: Count = 250
+    """How many of them may come at once beyond that."""
+    rate_warnings: Annotated[int, Meta(ge=0, le=1000)] = 10
+    """So often a client is told that it sends too fast, at most once a second unless it floods; the next time ends
+    its session (`rate_exceeded`, 4429). Ten seconds without take one back."""
+    history_lines: Annotated[int, Meta(ge=2, le=10_000)] = 200
+    """Of a session's conversation that are kept, tools' calls and results included. The oldest go first."""
+    history_chars: Annotated[int, Meta(ge=1000, le=10_000_000)] = 200_000
+    """The same in characters. The newest line is kept whatever its length, which the wire limits."""
     engine_timeout_s: Seconds = 10.0
     """What an engine has not done by then has failed, and its turn with it."""
     failed_turns: Annotated[int, Meta(ge=0, le=1000)] = 5

@@ -21,7 +21,7 @@ from voicepipe.core.cost import CostSnapshot
 from voicepipe.core.engine_health import HealthSnapshot
 from voicepipe.core.overload import OverloadSnapshot
 from voicepipe.core.scheduler import SchedulerSnapshot
-from voicepipe.metrics.labels import DECISIONS, LEASE_KINDS, REFUSALS, WAITS, Words, known
+from voicepipe.metrics.labels import DECISIONS, INPUT_LOSSES, LEASE_KINDS, REFUSALS, WAITS, Words, known
 from voicepipe.metrics.states import (
     AdmissionState,
     Costs,
@@ -90,6 +90,19 @@ class Metrics(TurnMetrics, WorkMetrics):
         self._abandoned = Counter(
             "voicepipe_tasks_abandoned", "Tasks that outlived their cancellation", registry=registry
         )
+        self._input_dropped = Counter(
+            "voicepipe_input_dropped_seconds",
+            "Sound of clients that was not listened to: they sent too fast (rate), or it waited too long (backlog)",
+            ["why"],
+            registry=registry,
+        )
+        self._messages_dropped = Counter(
+            "voicepipe_messages_dropped",
+            "Messages of clients, other than sound, that came too fast",
+            registry=registry,
+        )
+        for why in INPUT_LOSSES:
+            self._input_dropped.labels(why)
         for kind in LEASE_KINDS:
             self._leases.labels(kind)
         for reason in REFUSALS:
@@ -150,6 +163,12 @@ class Metrics(TurnMetrics, WorkMetrics):
 
     def client_error(self, code: str) -> None:
         self._client_errors.labels(self._codes(code)).inc()
+
+    def input_dropped(self, why: str, seconds: float) -> None:
+        self._input_dropped.labels(known(why, INPUT_LOSSES)).inc(seconds)
+
+    def message_dropped(self) -> None:
+        self._messages_dropped.inc()
 
     def session_failed(self) -> None:
         self._session_failures.inc()
