@@ -235,7 +235,7 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Open at once, at the voice door and at the API's each; beyond it 503, `connections` and Retry-After. Beyond
     twice as many, the voice door cuts them without a word, and the API's closes them with the same one."""
     max_connections_per_address: Count = 64
-    """Of the voice door's. Not applied on loopback, where a proxy may stand for everyone."""
+    """Of the voice door's. Not applied on loopback, where a proxy may stand for everyone (`trusted_proxies`)."""
     idle_s: Seconds = 300.0
     """A session from which nothing comes for so long is closed."""
     session_s: Seconds = 7200.0
@@ -248,7 +248,7 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """How long it may then take for its first message, such as sound. A session that nobody uses is ended
     sooner than one that has gone quiet (`idle_s`)."""
     handshake_s: Annotated[float, Meta(gt=0, le=60)] = 5.0
-    """How long a request may take to come, TLS and all; then its connection is cut."""
+    """How long the head of a request may take to come, TLS and all, at both doors; then its connection is cut."""
     audio_rate: Annotated[float, Meta(ge=1, le=1000)] = 2.0
     """So many times real time a client may send sound. What is too fast is thrown away, which the client is told
     (`rate_limited`)."""
@@ -318,11 +318,22 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a server is, and what it promises."""
 
     host: Host = "127.0.0.1"
-    """Address to listen on. Others than loopback need a token, or nobody gets in."""
+    """Address to listen on. Others than loopback need a token, or `insecure`."""
     port: Port = 8765
     """Of sessions, the page, health and metrics; 0 takes any free one."""
     api_port: Port | None = None
     """Where `/v1/chat/completions` is served, on the same host; 0 takes any free port. Not set: nowhere."""
+    tls_cert: str = ""
+    """PEM file of the server's certificate, and those behind it: then both doors speak TLS alone (wss and https).
+    "" is none. Read once, at start."""
+    tls_key: str = ""
+    """PEM file of its key, without a passphrase."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks of reverse proxies, such as "127.0.0.1" or "10.0.0.0/8", whose X-Forwarded-For is
+    believed: limits, quotas and logs then go by the caller's address. Without them the header is not believed, but
+    whoever sends it is not taken for this machine."""
+    insecure: bool = False
+    """Let everybody in who can reach the server, where there is no token. For closed networks and experiments."""
     operating_point: OperatingPoint = "fast"
     """How soon a pause ends a turn: the sooner, the more pauses are taken for an end."""
     enforcement: Enforcement = "degrade"

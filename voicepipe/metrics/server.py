@@ -26,6 +26,7 @@ from voicepipe.metrics.states import (
     AdmissionState,
     Costs,
     EngineState,
+    FileState,
     LaneState,
     OverloadState,
     Phase,
@@ -101,6 +102,11 @@ class Metrics(TurnMetrics, WorkMetrics):
             "Messages of clients, other than sound, that came too fast",
             registry=registry,
         )
+        self._accept_failures = Counter(
+            "voicepipe_accept_failures",
+            "Tries to accept a connection that failed for want of file descriptors or memory",
+            registry=registry,
+        )
         for why in INPUT_LOSSES:
             self._input_dropped.labels(why)
         for kind in LEASE_KINDS:
@@ -167,6 +173,9 @@ class Metrics(TurnMetrics, WorkMetrics):
     def input_dropped(self, why: str, seconds: float) -> None:
         self._input_dropped.labels(known(why, INPUT_LOSSES)).inc(seconds)
 
+    def accept_failed(self) -> None:
+        self._accept_failures.inc()
+
     def message_dropped(self) -> None:
         self._messages_dropped.inc()
 
@@ -213,6 +222,10 @@ class Metrics(TurnMetrics, WorkMetrics):
     def follow_lanes(self, snapshot: Callable[[], SchedulerSnapshot], capacity: Mapping[str, int]) -> None:
         """`capacity`: of each lane that is used, chunks at a time."""
         self.registry.register(LaneState(snapshot, capacity))
+
+    def follow_files(self, lost: Callable[[], Mapping[str, int]]) -> None:
+        """`lost`: entries that are not in a file, by the file's option."""
+        self.registry.register(FileState(lost))
 
     def follow_engines(self, snapshot: Callable[[], HealthSnapshot]) -> None:
         self.registry.register(EngineState(snapshot))
