@@ -239,6 +239,7 @@ class Session:
     def _release(self) -> None:
         """The slot is free once none of the session's chunks runs."""
         self._jobs.close()
+        self._ears.ring.close()
         self._released.set()
 
     def _on_lease(self, slots: int) -> None:
