@@ -795,6 +795,25 @@ async def test_the_browser_client_is_served_with_get_and_head_only(site: Path) -
         assert (post.status, post.headers["allow"]) == (405, "GET, HEAD")
 
 
+async def test_every_answer_has_the_headers_that_keep_a_browser_from_harm() -> None:
+    """Refusals, and what the library says of a handshake that is none."""
+    async with house() as h:
+        h.state = Readiness(False, "warming_up")
+        upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec_WebSocket_Version": "13"}
+        key = {"Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+        for target, headers, status in (
+            ("/v1/voice", {}, 426),
+            ("/v1/voice", upgrade, 400),
+            ("/v1/voice", {**upgrade, **key}, 503),
+            ("/nothing", {}, 404),
+            ("/metrics", {}, 200),
+        ):
+            answer = await h.http(target, **headers)
+            assert answer.status == status
+            assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+            assert answer.headers["x-content-type-options"] == "nosniff"
+
+
 async def test_pictures_are_shown_as_they_are_when_their_page_is_asked_for(tmp_path: Path) -> None:
     async with house(settings=replace(SETTINGS, pictures=tmp_path)) as h:
         assert b"no picture" in (await h.http("/experiments")).body
