@@ -29,6 +29,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from voicepipe.app import Serving, serving
 from voicepipe.config import AdmissionConfig, Config, EnginesConfig, LimitsConfig, ScriptedConfig
 from voicepipe.engines.table import load
+from voicepipe.session import Session
 from voicepipe.wire import messages as wire
 from voicepipe.wire.native import encode_client
 
@@ -49,6 +50,8 @@ class Holds:
     tasks: int
     sessions: int
     leases: int
+    remembered: int
+    """Sessions that have ended and are still in memory; 0 where it was not asked to collect them."""
 
 
 # --- the server's process
@@ -61,13 +64,20 @@ def _rss_kib() -> int:
     raise AssertionError("a process without memory")
 
 
-def _holds(served: Serving) -> Holds:
+def _remembered(served: Serving) -> int:
+    gc.collect()
+    alive = sum(isinstance(each, Session) for each in gc.get_objects())
+    return max(0, alive - served.server.connections)
+
+
+def _holds(served: Serving, *, collected: bool) -> Holds:
     return Holds(
         _rss_kib(),
         len(os.listdir("/proc/self/fd")),
         len(asyncio.all_tasks()),
         served.server.connections,
         served.engines.llm.leased,  # type: ignore[attr-defined]
+        _remembered(served) if collected else 0,
     )
 
 
@@ -85,9 +95,7 @@ async def _serve(sessions: int) -> None:
     async with serving(config, lambda: load(config.engines, None, sessions=sessions, api_key=None)) as served:
         print(served.server.port, flush=True)
         while line := await reader.readline():
-            if line == b"collect\n":
-                gc.collect()
-            print(json.dumps(asdict(_holds(served))), flush=True)
+            print(json.dumps(asdict(_holds(served, collected=line == b"collect\n"))), flush=True)
 
 
 class Server:
@@ -225,7 +233,7 @@ async def cycles(house: Server, number: int) -> dict[str, object]:
     """The first fifth of them counts as warming up."""
     for index in range(number // 5):
         await come_and_go(house.url, index)
-    before = await house.emptied(Holds(0, 0, 0, 0, 0))
+    before = await house.emptied(Holds(0, 0, 1, 0, 0, 0))
     for index in range(number // 5, number):
         await come_and_go(house.url, index)
     after = await house.emptied(before)
@@ -249,7 +257,9 @@ async def measure(idle_n: int, hostile_n: int, cycles_n: int, seconds: float) ->
 
 
 def show(rows: list[dict[str, object]]) -> None:
-    print(f"{'clients':>12} {'n':>6} {'KiB each':>9}  left of RSS KiB, descriptors, tasks, sessions, leases")
+    print(
+        f"{'clients':>12} {'n':>6} {'KiB each':>9}  left: RSS KiB, descriptors, tasks, sessions, leases, remembered"
+    )
     for row in rows:
         left = row["left"]
         assert isinstance(left, dict)

@@ -19,7 +19,7 @@ async def test_each_kind_of_client_keeps_to_the_bound_and_leaves_nothing(
         assert isinstance(left, dict)
         each = row.get("kib_each", 0)
         assert isinstance(each, int) and each <= connections.BOUND_KIB, row
-        assert (left["tasks"], left["sessions"], left["leases"]) == (0, 0, 0), row
+        assert (left["tasks"], left["sessions"], left["leases"], left["remembered"]) == (0, 0, 0, 0), row
         assert left["descriptors"] <= 0, row
     assert isinstance(rows[0]["kib_each"], int) and rows[0]["kib_each"] < 1024
     last = rows[-1]["left"]
