@@ -107,10 +107,11 @@ class Intake:
         if over.what is What.SOUND:
             return (
                 f"sound comes faster than {limits.audio_rate:g} times real time with {self._burst_s:g} s at once "
-                f"(limits.audio_rate, audio_burst_s); {over.lost:.1f} s of it were thrown away so far. Send it as "
-                "it is spoken"
+                f"(limits.audio_rate, audio_burst_s), and what is beyond that is thrown away: {over.lost:.2f} s so "
+                "far. Send it as it is spoken"
             )
         return (
             f"more than {limits.messages_per_s:g} messages a second with {limits.messages_burst} at once "
-            f"(limits.messages_per_s, messages_burst); {over.lost:.0f} of them were thrown away so far"
+            "(limits.messages_per_s, messages_burst), and what is beyond that is thrown away: "
+            f"{over.lost:.0f} of them so far"
         )
