@@ -225,6 +225,8 @@ class Recorder:
         self.leases = 0
         self.stale_s = 0.0
         self.non_finite = 0
+        self.input_dropped_s: dict[str, float] = {}
+        self.messages_dropped = 0
         self.corrections = 0
 
     def turn_ended(self, verdict: str, felt_s: float | None, system_s: float | None) -> None:
@@ -253,6 +255,12 @@ class Recorder:
 
     def transcript_corrected(self) -> None:
         self.corrections += 1
+
+    def input_dropped(self, why: str, seconds: float) -> None:
+        self.input_dropped_s[why] = self.input_dropped_s.get(why, 0.0) + seconds
+
+    def message_dropped(self) -> None:
+        self.messages_dropped += 1
 
 
 class NumberedLlm(ScriptedLlm):

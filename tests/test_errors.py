@@ -28,7 +28,7 @@ def test_every_error_is_in_the_drawn_tree(error: type[VoicepipeError]) -> None:
 @pytest.mark.parametrize("error", ALL, ids=lambda error: error.__name__)
 def test_close_codes_and_statuses_are_in_range(error: type[VoicepipeError]) -> None:
     """Close codes that an endpoint may send; 2 for wrong usage and nothing but 1 and 2."""
-    assert error.close_code in {1009, 1011, 1013, 4400, 4409}
+    assert error.close_code in {1009, 1011, 1013, 4400, 4409, 4429}
     assert error.exit_status == (2 if issubclass(error, UsageError) or error is errors.UnknownModel else 1)
 
 

@@ -18,6 +18,7 @@ from voicepipe.gate import (
     refusal_reply,
     session_request,
 )
+from voicepipe.proxies import Proxies
 from voicepipe.webfiles import Reply
 from voicepipe.wire.doors import REALTIME
 from voicepipe.wire.twilio.signature import Signing, signature
@@ -37,6 +38,17 @@ def check(rules: AccessRules, request: Visit, crowd: Crowd = FEW, **kw: Any) -> 
 
 def test_a_loopback_client_without_anything_passes() -> None:
     assert check(AccessRules(), visit()) is None
+
+
+def test_a_visit_is_from_whom_a_trusted_proxy_names() -> None:
+    """And what came through a proxy is not this machine's, whatever its address."""
+    gate = Gate(AccessRules(proxies=Proxies(["10.0.0.0/8"])))
+    seen = gate.visit("GET", "/v1/voice", {"x-forwarded-for": "192.0.2.7"}, "10.1.2.3")
+    assert (seen.peer, seen.forwarded, seen.is_local) == ("192.0.2.7", True, False)
+    near = gate.visit("GET", "/v1/voice", {"x-forwarded-for": "192.0.2.7"}, "127.0.0.1")
+    assert (near.peer, near.is_local) == ("127.0.0.1", False)
+    assert gate.visit("GET", "/v1/voice", {}, "127.0.0.1").is_local
+    assert gate.check(near, FEW, port=8765, draining=False) is not None
 
 
 def test_the_checks_run_in_their_order() -> None:

@@ -235,3 +235,13 @@ def test_reading_what_is_not_there_is_a_bug(start: int, end: int) -> None:
 def test_a_ring_holds_something() -> None:
     with pytest.raises(ValueError, match="holds nothing"):
         AudioRing(seconds=0)
+
+
+def test_a_ring_that_is_closed_holds_nothing() -> None:
+    """And keeps count: what is read of it by mistake is a bug that shows."""
+    ring = AudioRing(1.0)
+    ring.append(silence(100))
+    ring.close()
+    assert (ring.oldest, ring.newest) == (99, 100)
+    with pytest.raises(AssertionError):
+        ring.read(0, 100)

@@ -206,3 +206,23 @@ async def test_what_is_no_http_is_told_as_the_rest_is() -> None:
     async with door() as one:
         status, _, error = await told(await one.call("hello, anybody?\r\n\r\n"))
         assert (status, error["code"], one.refused) == (400, "bad_request", ["bad_request"])
+
+
+async def test_every_answer_has_the_headers_that_keep_a_browser_from_harm() -> None:
+    """The app's, and what is said before there is a request; one of its own stays."""
+
+    async def careful(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+        own = [(b"content-security-policy", b"default-src 'none'")] if scope["path"] == "/own" else []
+        await send({"type": "http.response.start", "status": 404, "headers": own})
+        await send({"type": "http.response.body", "body": b""})
+
+    bound = bind("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+    async with httpx.AsyncClient() as client, listening(careful, bound, Bounds(8, [].append)):
+        plain, own = await client.get(url), await client.get(f"{url}/own")
+        assert plain.headers["x-content-type-options"] == own.headers["x-content-type-options"] == "nosniff"
+        assert "frame-ancestors 'none'" in plain.headers["content-security-policy"]
+        assert own.headers.get_list("content-security-policy") == ["default-src 'none'"]
+    async with door() as one:
+        _, headers, _ = await told(await one.call("no HTTP\r\n\r\n"))
+        assert headers["X-Content-Type-Options"] == "nosniff" and "Content-Security-Policy" in headers

@@ -36,6 +36,7 @@ from voicepipe.engines.table import load
 from voicepipe.errors import BadJson, EnvironmentFailure, PortInUse
 from voicepipe.gate import AccessRules
 from voicepipe.metrics import Metrics
+from voicepipe.proxies import Proxies
 from voicepipe.server import Handler, Readiness, ServerSettings, VoiceServer
 
 V1 = [Subprotocol("voicepipe.v1")]
@@ -736,6 +737,42 @@ async def test_connections_over_the_cap_are_told_so_and_a_flood_is_cut() -> None
 # --- pages
 
 
+async def test_behind_a_trusted_proxy_callers_are_told_apart_and_none_is_this_machine() -> None:
+    """Connections per address are those of the callers; one that names nobody gets in nowhere without a token."""
+    rules = AccessRules(
+        tokens=frozenset({"t"}), max_connections_per_address=1, proxies=Proxies(["127.0.0.1"]), metrics_token=""
+    )
+
+    def headers(caller: str) -> dict[str, str]:
+        return {"Authorization": "Bearer t", "X-Forwarded-For": caller}
+
+    async with house(settings=replace(SETTINGS, access=rules)) as h:
+        async with (
+            h.connect(additional_headers=headers("192.0.2.1")) as first,
+            h.connect(additional_headers=headers("203.0.113.9, 192.0.2.2")) as second,
+        ):
+            for ws in (first, second):
+                await ws.send("hello")
+                assert await ws.recv() == "hello"
+            with pytest.raises(InvalidStatus) as caught:
+                await h.connect(additional_headers=headers("192.0.2.1"))
+            assert caught.value.response.status_code == 429
+        await h.emptied()
+        assert (await h.http("/metrics", x_forwarded_for="192.0.2.1")).status == 403
+        assert (await h.http("/metrics")).status == 200
+
+
+async def test_a_proxy_that_is_not_trusted_makes_nobody_local(caplog: pytest.LogCaptureFixture) -> None:
+    """Its header is not believed, and what it forwards is not taken for this machine's own."""
+    async with house() as h:
+        for header in ("X-Forwarded-For", "Forwarded"):
+            with pytest.raises(InvalidStatus) as caught:
+                await h.connect(additional_headers={header: "127.0.0.1"})
+            assert caught.value.response.status_code == 401
+            answer = await h.http("/metrics", **{header: "127.0.0.1"})
+            assert answer.status == 403
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     root = tmp_path / "site"
@@ -756,6 +793,25 @@ async def test_the_browser_client_is_served_with_get_and_head_only(site: Path) -
         assert (head.status, head.body, head.headers["content-length"]) == (200, b"", "15")
         post = await h.http("/", "POST")
         assert (post.status, post.headers["allow"]) == (405, "GET, HEAD")
+
+
+async def test_every_answer_has_the_headers_that_keep_a_browser_from_harm() -> None:
+    """Refusals, and what the library says of a handshake that is none."""
+    async with house() as h:
+        h.state = Readiness(False, "warming_up")
+        upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec_WebSocket_Version": "13"}
+        key = {"Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+        for target, headers, status in (
+            ("/v1/voice", {}, 426),
+            ("/v1/voice", upgrade, 400),
+            ("/v1/voice", {**upgrade, **key}, 503),
+            ("/nothing", {}, 404),
+            ("/metrics", {}, 200),
+        ):
+            answer = await h.http(target, **headers)
+            assert answer.status == status
+            assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+            assert answer.headers["x-content-type-options"] == "nosniff"
 
 
 async def test_pictures_are_shown_as_they_are_when_their_page_is_asked_for(tmp_path: Path) -> None:
@@ -798,9 +854,8 @@ async def test_what_cannot_be_read_is_a_bad_request_and_a_hang_up_is_none() -> N
         await h.emptied()
 
 
-async def test_a_body_that_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicepipe.server._OPEN_TIMEOUT_S", 0.2)
-    async with house() as h:
+async def test_a_body_that_never_ends_is_cut_off() -> None:
+    async with house(settings=replace(SETTINGS, handshake_s=0.2)) as h:
         reader, writer = await asyncio.open_connection("127.0.0.1", h.server.port)
         writer.write(b"POST / HTTP/1.1\r\nContent-Length: 999999\r\n\r\n")
         assert HttpAnswer(await reader.read()).status == 405
@@ -1120,9 +1175,8 @@ async def test_a_drain_refuses_whose_upgrade_is_held() -> None:
         await stop
 
 
-async def test_a_request_that_does_not_come_is_not_waited_for_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicepipe.server._OPEN_TIMEOUT_S", 0.05)
-    async with house() as h:
+async def test_a_request_that_does_not_come_is_not_waited_for_as_long() -> None:
+    async with house(settings=replace(SETTINGS, handshake_s=0.05)) as h:
         reader, writer = await asyncio.open_connection("127.0.0.1", h.server.port)
         writer.write(b"GET /v1/realtime HTTP/1.1\r\n")
         with suppress(ConnectionResetError):

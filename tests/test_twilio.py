@@ -11,7 +11,6 @@ import pytest
 from tests.driving import ListeningLlm, engines
 from tests.twilio import PACKET_S, Phone, ring
 from tests.wire.twilio.calling import OTHER, SID, connected, media, start
-from voicepipe import reception
 from voicepipe.config import Config, LimitsConfig, ScriptedConfig
 from voicepipe.wire import messages as wire
 from voicepipe.wire.twilio.dialect import TwilioDialect
@@ -211,7 +210,7 @@ def test_a_socket_on_which_no_call_begins_is_closed() -> None:
     async def script(phone: Phone) -> None:
         for _ in range(100):
             await phone.send(connected())
-        await asyncio.sleep(reception.START_TIMEOUT_S + 1)
+        await asyncio.sleep(LimitsConfig().start_s + 1)
 
     phone = ring(script)
     assert phone.closed is not None and phone.closed.code == 4409

@@ -58,6 +58,8 @@ class ApiSettings:
     """A client that does not take a piece for so long is let go."""
     max_connections: int = 256
     """Open at once; beyond it requests are refused, and beyond twice as many connections are."""
+    head_s: float = 5.0
+    """How long the head of a request may take."""
 
 
 def make_app(service: TextService, gate: Gate, settings: ApiSettings, *, port: int) -> Starlette:
@@ -86,10 +88,11 @@ class _Api:
 
     def guarded(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def guarded(request: Request) -> Response:
-            peer = request.client.host if request.client is not None else ""
+            visit = self._visit(request)
+            peer = visit.peer
             self._peers[peer] += 1
             try:
-                return self._turned_away(request, peer) or await handler(request)
+                return self._turned_away(request, visit) or await handler(request)
             except VoicepipeError as error:
                 return _told(error, peer)
             finally:
@@ -98,9 +101,15 @@ class _Api:
 
         return guarded
 
-    def _turned_away(self, request: Request, peer: str) -> Response | None:
-        headers = {name.lower(): value for name, value in request.headers.items()}
-        visit = Visit(request.method, request.url.path, headers, peer)
+    def _visit(self, request: Request) -> Visit:
+        headers: dict[str, str] = {}
+        for name, value in request.headers.items():
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        peer = request.client.host if request.client is not None else ""
+        return self._gate.visit(request.method, request.url.path, headers, peer)
+
+    def _turned_away(self, request: Request, visit: Visit) -> Response | None:
+        peer = visit.peer
         crowd = Crowd(max(self._peers.total(), request.scope.get(CONNECTIONS, 0)), self._peers[peer])
         turned_away = self._gate.check(visit, crowd, port=self._port, draining=False)
         if turned_away is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from typing import Protocol, TypeVar
 from prometheus_client import CollectorRegistry
 
 from voicepipe import __version__
+from voicepipe.accepting import surviving_scarcity
 from voicepipe.acknowledgements import render
 from voicepipe.background import TextService
 from voicepipe.config import Config
@@ -50,6 +52,7 @@ from voicepipe.metrics import Metrics
 from voicepipe.metrics.states import Phase
 from voicepipe.pages import Readiness
 from voicepipe.pressure import Pressure
+from voicepipe.proxies import Proxies
 from voicepipe.reception import serve_session
 from voicepipe.recorders import Recorders
 from voicepipe.resumption import Resumption
@@ -128,6 +131,7 @@ async def serving(
     twilio_token: str = "",
     web_files: Path | None = None,
     pictures: Path | None = None,
+    tls: ssl.SSLContext | None = None,
     on_listening: Callable[[int], None] = lambda port: None,
     recorders: Recorders | None = None,
     api: Api | None = None,
@@ -135,8 +139,9 @@ async def serving(
     """Listen, load, warm up, and serve while the block runs. Leaving it drains. `tokens` may be a mapping to the
     names under which quotas know them; `metrics_token` is what /metrics asks for, and with `twilio_token` Twilio
     signs its calls; "" is nothing. `web_files` is the folder of the page, `pictures` that of what is shown at
-    /experiments. `recorders` are told of every chunk and every turn, and of what core decides on; they may be
-    closed after it. `api` is open as long as there are engines with slots for texts.
+    /experiments. With `tls` the door speaks nothing else. `recorders` are told of every chunk and every turn, and
+    of what core decides on; they may be closed after it. `api` is open as long as there are engines with slots for
+    texts.
 
     Raises PortInUse before anything is loaded, then whatever `load` raises.
     """
@@ -195,7 +200,7 @@ async def serving(
     chance = random.Random()
     access = _access(config, tokens, metrics_token, twilio_token)
     server = VoiceServer(
-        replace(_server_settings(config, access, web_files), pictures=pictures),
+        replace(_server_settings(config, access, web_files, tls), pictures=pictures),
         handler,
         admission=admission,
         metrics=metrics,
@@ -206,6 +211,7 @@ async def serving(
     pressure = Pressure(Overload(overload_settings(config.overload)), server.lobby.on_shed)
     metrics.follow_overload(pressure.snapshot)
     metrics.follow_phase(lambda: Phase(server.readiness().ready, server.draining.is_set()))
+    metrics.follow_files(recorders.lost)
     metrics.decides(policy.name)
     resumption = Resumption(parking_settings(config.resume))
     metrics.follow_parking(resumption.snapshot)
@@ -213,7 +219,9 @@ async def serving(
     for lane in used_lanes:
         stages = frozenset(kind.stage.value for kind, home in placement.items() if home == lane)
         metrics.lane_known(lane, stages)
-    async with server:
+    async with AsyncExitStack() as outer:
+        outer.enter_context(surviving_scarcity(asyncio.get_running_loop(), metrics.accept_failed))
+        await outer.enter_async_context(server)
         on_listening(server.port)
         clock = asyncio.get_running_loop().time
         make_scheduler = partial(Scheduler if tape is None else tape.scheduler, pool=Pool(config.engines.llm_pool))
@@ -309,13 +317,17 @@ def text_settings(config: Config, pool: TextPool) -> TextSettings:
     return settings if in_slack else replace(settings, longest_s=NO_LIMIT_S)
 
 
-def _server_settings(config: Config, access: AccessRules, web_files: Path | None) -> ServerSettings:
+def _server_settings(
+    config: Config, access: AccessRules, web_files: Path | None, tls: ssl.SSLContext | None
+) -> ServerSettings:
     limits = config.limits
     return ServerSettings(
         host=config.host,
         port=config.port,
         access=access,
         web_files=web_files,
+        tls=tls,
+        handshake_s=limits.handshake_s,
         send_timeout_s=limits.send_timeout_s,
         grace_s=limits.grace_s,
     )
@@ -331,6 +343,8 @@ def _access(
         tokens=frozenset(tokens),
         token_names=tokens if isinstance(tokens, Mapping) else {},
         twilio=Signing(twilio_token, config.twilio.public_url) if twilio_token else None,
+        insecure=config.insecure,
+        proxies=Proxies(config.trusted_proxies),
         metrics_public=config.metrics_public,
         metrics_token=metrics_token,
         max_connections=limits.max_connections,

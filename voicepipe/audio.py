@@ -5,6 +5,8 @@ Everywhere in voicepipe audio is float32 mono in [-1, 1], shape (n,). Knows noth
 
 from __future__ import annotations
 
+import errno
+import io
 import math
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from voicepipe.errors import AudioFileError
+from voicepipe.errors import AudioFileError, EnvironmentFailure
 
 Samples = NDArray[np.float32]
 """Mono samples in [-1, 1], shape (n,)."""
@@ -27,6 +29,7 @@ FILE_RATES_HZ = (8_000, 384_000)
 """Least and most of a recording: below, there is no speech to understand; above, nobody records."""
 
 _PCM16_SCALE = 32768.0
+_DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
 _BLOCK_SAMPLES = 1 << 16
 
 
@@ -77,12 +80,18 @@ def _decode(file: soundfile.SoundFile, most: int) -> NDArray[np.float32]:
 
 
 def write_wav(path: Path | str, samples: Samples, rate_hz: int) -> None:
-    """Write a mono PCM16 WAV file. Raises AudioFileError where the path cannot be written."""
+    """Write a mono PCM16 WAV file. Raises AudioFileError where the path cannot be written, EnvironmentFailure
+    where its disk cannot take it."""
     pcm = np.frombuffer(to_pcm16(samples), dtype="<i2")
+    whole = io.BytesIO()
+    soundfile.write(whole, pcm, rate_hz, format="WAV", subtype="PCM_16")
     try:
-        soundfile.write(path, pcm, rate_hz, format="WAV", subtype="PCM_16")
-    except (soundfile.SoundFileError, OSError) as error:
-        raise AudioFileError(f"{path}: cannot be written ({error})") from error
+        Path(path).write_bytes(whole.getbuffer())
+    except OSError as error:
+        text = f"{path}: cannot be written ({error.strerror})"
+        if error.errno in _DISK_FAULTS:
+            raise EnvironmentFailure(f"{text}; make room, or name another place") from error
+        raise AudioFileError(text) from error
 
 
 # --- samples

@@ -85,9 +85,11 @@ class Ears:
         clock: Callable[[], float],
         timeout_s: float,
         max_backlog_s: float = MAX_BACKLOG_S,
+        passed_over: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         """`deaf` is told the code of an error, where the Vad fails or has not answered for `timeout_s`.
-        `guarded` runs a callback of ours and keeps its faults in the session."""
+        `guarded` runs a callback of ours and keeps its faults in the session. `passed_over` is told the length of
+        sound that has waited for too long."""
         self.ingest = ingest
         self.ring = AudioRing()
         self.passed_over_frames = 0
@@ -100,6 +102,7 @@ class Ears:
         self._heard = heard
         self._deaf = deaf
         self._guarded = guarded
+        self._passed_over = passed_over
         self._clock = clock
         self._timeout_s = timeout_s
         self._max_backlog_s = max_backlog_s
@@ -167,9 +170,12 @@ class Ears:
         while self.ring.newest - self._next_frame >= size:
             start, self._next_frame = self._next_frame, self._next_frame + size
             self._frames.append(_Frame(start, self.ring.read(start, start + size), arrived))
-        while len(self._frames) > self._max_backlog:
-            self._frames.popleft()
-            self.passed_over_frames += 1
+        beyond = len(self._frames) - self._max_backlog
+        if beyond > 0:
+            for _ in range(beyond):
+                self._frames.popleft()
+            self.passed_over_frames += beyond
+            self._passed_over(beyond * size / RATE_HZ)
         self._listen()
 
     def _look_at_levels(self) -> None:

@@ -4,10 +4,13 @@
     ├── ClientError          the peer's fault; travels as `error {code, message, field?}`
     │   ├── BadJson, BadField, BadFrame, BadStart, UnknownType, OutOfOrder, TooLarge, Unsupported
     │   ├── ResumeUnknown    a token under which nothing is kept (any more)
+    │   ├── RateLimited      too fast; what is too much is lost
     │   └── SessionLimit     idle, too long
+    │       └── RateExceeded         too fast over and over
     ├── Refused              no session for this request: reason and the time to come back
     ├── EngineError          an engine failed; costs its own turn
     │   ├── EngineTimeout, EngineUnavailable, EngineThrottled, EngineBusy, EngineExhausted
+    │   ├── InputOverrun     listening does not keep up; the oldest sound is lost
     │   ├── PromptRefused, PromptTooLong
     │   └── BadToolCall
     ├── ModelError           a model is missing, corrupt or cannot be fetched
@@ -120,6 +123,20 @@ class ResumeUnknown(ClientError):
     code = "resume_unknown"
 
 
+class RateLimited(ClientError):
+    """More was sent than may be in so long; what was too much is lost. `field`: `sound` or `messages`."""
+
+    code = "rate_limited"
+    close_code = 4429
+
+
+class RateExceeded(SessionLimit):
+    """The client was told often enough that it sends too fast."""
+
+    code = "rate_exceeded"
+    close_code = 4429
+
+
 class Refused(VoicepipeError):
     """No session now. `retry_after_ms` says when to come back."""
 
@@ -167,6 +184,12 @@ class EngineExhausted(EngineError):
 
     code = "engine_exhausted"
     close_code = 1013
+
+
+class InputOverrun(EngineError):
+    """Sound has waited too long to be listened to, and was passed over: it came fast, or the detector is late."""
+
+    code = "input_overrun"
 
 
 class PromptRefused(EngineError):

@@ -2,8 +2,9 @@
 
     method and path -> draining -> connection caps -> Origin -> credentials -> its own parameters
 
-Knows no sockets. A peer is "loopback" by its address alone: behind a reverse proxy on the same
-machine everyone is, so there tokens must be configured and /metrics kept away by the proxy.
+Knows no sockets. A caller is of this machine by its address, if its request has not come through a proxy, which
+says so by a header (`proxies`). A proxy on the same machine that does not say so makes everyone look like that:
+there tokens must be configured and /metrics kept away by the proxy.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from urllib.parse import parse_qsl
 
 from voicepipe.core.admission import Reason, Refuse, SessionRequest
 from voicepipe.errors import BadField
+from voicepipe.proxies import Proxies, address_of
 from voicepipe.webfiles import Reply, error_reply, json_reply
 from voicepipe.wire.doors import DOORS, NATIVE, TWILIO, Door, subprotocols_of
 from voicepipe.wire.native import parse_budget_ms
@@ -41,6 +43,13 @@ class Visit:
     target: str
     headers: Mapping[str, str]
     peer: str
+    forwarded: bool = False
+    """It has come through a proxy, by its own account."""
+
+    @property
+    def is_local(self) -> bool:
+        """From this machine."""
+        return not self.forwarded and is_loopback(self.peer)
 
     @property
     def path(self) -> str:
@@ -108,6 +117,7 @@ class AccessRules:
     metrics_public: bool = False
     metrics_token: str = field(default="", repr=False)
     """Where there is one, whoever shows it may read the metrics, and nobody else, be it on this machine."""
+    proxies: Proxies = field(default_factory=Proxies)
     max_connections: int = 256
     max_connections_per_address: int = 64
     """Not applied to loopback peers, where a proxy may stand for everyone."""
@@ -134,6 +144,11 @@ class Gate:
     def __init__(self, rules: AccessRules) -> None:
         self._rules = rules
 
+    def visit(self, method: str, target: str, headers: Mapping[str, str], peer: str) -> Visit:
+        """`peer`: the socket's."""
+        caller, forwarded = self._rules.proxies.caller(peer, headers)
+        return Visit(method, target, headers, caller, forwarded)
+
     def check(self, visit: Visit, crowd: Crowd, *, port: int, draining: bool) -> TurnedAway | None:
         """None lets a request for a session pass."""
         rules = self._rules
@@ -141,7 +156,7 @@ class Gate:
             return _refused("draining", DRAIN_RETRY_MS)
         if crowd.total > rules.max_connections:
             return _refused("connections", _TOO_MANY_RETRY_MS)
-        if crowd.from_address > rules.max_connections_per_address and not is_loopback(visit.peer):
+        if crowd.from_address > rules.max_connections_per_address and not visit.is_local:
             status = HTTPStatus.TOO_MANY_REQUESTS
             return _refused("connections_per_address", _TOO_MANY_RETRY_MS, status)
         origin = visit.headers.get("origin")
@@ -161,7 +176,7 @@ class Gate:
         rules = self._rules
         if rules.metrics_token:
             return hmac.compare_digest((visit.token or "").encode(), rules.metrics_token.encode())
-        return rules.metrics_public or is_loopback(visit.peer)
+        return rules.metrics_public or visit.is_local
 
     @property
     def metrics_need_token(self) -> bool:
@@ -174,7 +189,7 @@ class Gate:
         if signing is not None and signing.proves(visit.headers, visit.target):
             return ""
         if not rules.tokens:
-            return "" if signing is None and (rules.insecure or is_loopback(visit.peer)) else None
+            return "" if signing is None and (rules.insecure or visit.is_local) else None
         shown = (visit.token or "").encode()
         matches = [token for token in rules.tokens if hmac.compare_digest(shown, token.encode())]
         # Every one was compared: time tells nothing about which.
@@ -226,7 +241,7 @@ def own_origins(port: int) -> frozenset[str]:
 def quota_address(peer: str) -> str:
     """What quotas per address count by: an IPv4 address, or the 64 bits of an IPv6 one that belong to one network.
     "" on loopback, where a proxy may stand for everyone."""
-    address = _address(peer)
+    address = address_of(peer)
     if address is None or address.is_loopback:
         return ""
     if isinstance(address, ipaddress.IPv4Address):
@@ -235,15 +250,5 @@ def quota_address(peer: str) -> str:
 
 
 def is_loopback(peer: str) -> bool:
-    address = _address(peer)
+    address = address_of(peer)
     return address is not None and address.is_loopback
-
-
-def _address(peer: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        address = ipaddress.ip_address(peer)
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped  # an IPv4 peer on an IPv6 socket
-    return address

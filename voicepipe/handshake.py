@@ -12,18 +12,17 @@ from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from voicepipe.errors import TooLarge
-from voicepipe.gate import Visit
-from voicepipe.webfiles import Reply, error_reply
+from voicepipe.webfiles import SECURITY_HEADERS, Reply, error_reply
 from voicepipe.wire.doors import DOORS, Door
 
 
-def visit_of(request: Request, peer: str) -> Visit:
-    """Header names in lower case; what is given more than once is joined."""
+def headers_of(request: Request) -> dict[str, str]:
+    """Names in lower case; what is given more than once is joined."""
     headers: dict[str, str] = {}
     for name, value in request.headers.raw_items():
         key = name.lower()
         headers[key] = f"{headers[key]}, {value}" if key in headers else value
-    return Visit(request.method, request.path, headers, peer)
+    return headers
 
 
 def response_of(reply: Reply, *, head: bool = False) -> Response:
@@ -31,6 +30,14 @@ def response_of(reply: Reply, *, head: bool = False) -> Response:
     headers = Headers(Date=email.utils.formatdate(usegmt=True))
     headers.update(reply.all_headers())
     return Response(reply.status.value, reply.status.phrase, headers, b"" if head else reply.body)
+
+
+def hardened(response: Response) -> Response:
+    """The library's own answers get the headers that all have."""
+    for name, value in SECURITY_HEADERS.items():
+        if name not in response.headers:
+            response.headers[name] = value
+    return response
 
 
 def unreadable(method: bytes) -> bytes:

@@ -174,6 +174,11 @@ class AudioRing:
         self._buffer = silence(self._capacity)
         self._newest = 0
 
+    def close(self) -> None:
+        """Let go of what was kept: a session that has ended is not collected at once, and its minute is large."""
+        self._capacity = 1
+        self._buffer = silence(1)
+
     @property
     def newest(self) -> int:
         """One past the last sample: how many were ever appended."""

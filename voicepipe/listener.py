@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from voicepipe.api import CONNECTIONS, ApiSettings, make_app
 from voicepipe.background import TextService
 from voicepipe.errors import EnvironmentFailure, PortInUse
 from voicepipe.gate import Gate
+from voicepipe.webfiles import SECURITY_HEADERS
 from voicepipe.wire import chat
 
 HEAD_S = 5.0
@@ -34,6 +36,8 @@ CLOSE_S = 2
 RETRY_S = 1
 MAX_HEAD_BYTES = 16 * 1024
 BACKLOG = 128
+_HEADERS = tuple((name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items())
+"""Of every answer that does not have its own."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -73,7 +77,8 @@ class _Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # so that whatever is left unread is told, also after a close
+        # So that whatever is left unread is told, also after a close. For TLS 0 would be full when it is empty.
+        transport.set_write_buffer_limits(high=0 if transport.get_extra_info("ssl_object") is None else 1)
         if len(self.connections) > self.bounds.most:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "refused: connections", "connections", "rate_limit_error")
         else:
@@ -128,11 +133,24 @@ class _Connection(H11Protocol):
         self.bounds.on_refused(code)
         body = chat.error(text, kind, code)
         headers = ["Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close"]
+        headers += [f"{name}: {value}" for name, value in SECURITY_HEADERS.items()]
         if status is HTTPStatus.SERVICE_UNAVAILABLE:
             headers.append(f"Retry-After: {RETRY_S}")
         head = "\r\n".join([f"HTTP/1.1 {status.value} {status.phrase}", *headers, "", ""])
         self.transport.write(head.encode() + body)
         self.transport.close()
+
+
+class _Config(uvicorn.Config):
+    """uvicorn's, with a context that has been made already."""
+
+    def __init__(self, tls: ssl.SSLContext | None, app: Any, **options: Any) -> None:
+        super().__init__(app, **options)
+        self._tls = tls
+
+    def load(self) -> None:
+        super().load()
+        self.ssl = self._tls
 
 
 class _Server(uvicorn.Server):
@@ -152,8 +170,9 @@ class _Server(uvicorn.Server):
 class ApiListener:
     """The OpenAI-compatible API's. `close` it where `serving` was never entered."""
 
-    def __init__(self, host: str, port: int, settings: ApiSettings) -> None:
+    def __init__(self, host: str, port: int, settings: ApiSettings, tls: ssl.SSLContext | None = None) -> None:
         """Binds the address, before anything is loaded. Raises PortInUse and EnvironmentFailure."""
+        self._tls = tls
         self._bound = bind(host, port)
         self._settings = settings
         self.port = int(self._bound.getsockname()[1])
@@ -162,8 +181,13 @@ class ApiListener:
     async def serving(self, service: TextService, gate: Gate) -> AsyncIterator[None]:
         app = make_app(service, gate, self._settings, port=self.port)
         settings = self._settings
-        bounds = Bounds(2 * settings.max_connections, service.on_turned_away, unread_s=settings.send_timeout_s)
-        async with listening(app, self._bound, bounds):
+        bounds = Bounds(
+            2 * settings.max_connections,
+            service.on_turned_away,
+            head_s=settings.head_s,
+            unread_s=settings.send_timeout_s,
+        )
+        async with listening(app, self._bound, bounds, self._tls):
             yield
 
     def close(self) -> None:
@@ -171,16 +195,27 @@ class ApiListener:
 
 
 @asynccontextmanager
-async def listening(app: Any, bound: socket.socket, bounds: Bounds) -> AsyncIterator[None]:
+async def listening(
+    app: Any, bound: socket.socket, bounds: Bounds, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[None]:
     """Serve `app` on the socket while the block runs. Closes it. Each scope holds the number of open connections
     under CONNECTIONS: whom there are too many for is the app's to say, since what uvicorn's own limit says is no
     JSON and names no time to come back."""
 
     async def counted(scope: Any, receive: Any, send: Any) -> None:
         scope[CONNECTIONS] = len(server.server_state.connections)
-        await app(scope, receive, send)
 
-    config = uvicorn.Config(
+        async def hardened(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                given = {name for name, _ in message["headers"]}
+                more = [header for header in _HEADERS if header[0] not in given]
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        await app(scope, receive, hardened)
+
+    config = _Config(
+        tls,
         counted,
         http=type("Connection", (_Connection,), {"bounds": bounds}),
         ws="none",

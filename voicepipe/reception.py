@@ -29,7 +29,10 @@ from voicepipe.wire.native import parse_budget_ms
 
 log = logging.getLogger(__name__)
 
-START_TIMEOUT_S = 10.0
+MAX_BEFORE_START = 128
+"""Frames that say nothing to a session, before one begins."""
+MAX_PASSED_OVER = 1024
+"""Of sound that was meant for a session that there is not: twice as many as ten seconds of 20 ms make."""
 
 
 async def serve_session(connection: Connection, services: Services, ident: str) -> None:
@@ -58,7 +61,7 @@ async def serve_session(connection: Connection, services: Services, ident: str) 
 
 async def _serve(connection: Connection, dialect: Dialect, services: Services, ident: str) -> tuple[int, str]:
     budget_ms = _budget_ms(connection, services.config)
-    start = dialect.opening() or await _first_message(connection, dialect)
+    start = dialect.opening() or await _first_message(connection, dialect, services.config.limits.start_s)
     if not start.resume:
         return await Session(connection, dialect, services, ident, start, budget_ms).run()
     owner = owner_of(door_at(connection.path).shown(connection.headers))
@@ -84,25 +87,26 @@ async def _resumed(
     except ResumeUnknown as exc:
         services.observer.client_error(exc.code)
         await _tell(connection, dialect, services, exc)
-        afresh = await _first_message(connection, dialect, passes_over=True)
+        afresh = await _first_message(connection, dialect, services.config.limits.start_s, passes_over=True)
         if isinstance(afresh.resume, str):
             raise
         return afresh, None
 
 
 async def _first_message(
-    connection: Connection, dialect: Dialect, *, passes_over: bool = False
+    connection: Connection, dialect: Dialect, limit_s: float, *, passes_over: bool = False
 ) -> wire.SessionStart:
-    """Of a client that begins. What says nothing to the session may go before it; anything may, with
+    """Of a client that begins. A little that says nothing to the session may go before it; anything may, with
     `passes_over`: it was sent for a session that there is not."""
+    message: Step | None = None
     try:
-        async with asyncio.timeout(START_TIMEOUT_S):
-            while True:
+        async with asyncio.timeout(limit_s):
+            for _ in range(MAX_PASSED_OVER if passes_over else MAX_BEFORE_START):
                 message = _first_of(dialect, await connection.recv())
                 if isinstance(message, wire.SessionStart) or (message is not None and not passes_over):
                     break
     except TimeoutError:
-        raise SessionLimit(f"no session.start within {START_TIMEOUT_S:.0f} s") from None
+        raise SessionLimit(f"no session.start within {limit_s:g} s") from None
     if isinstance(message, wire.SessionStart):
         return message
     raise OutOfOrder("the first message must be session.start")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from voicepipe.errors import ConfigError
+from voicepipe.filing import Writer
 from voicepipe.ledgers import LedgerWriter
 from voicepipe.recording import RecordingWriter, Tape
 from voicepipe.services import Recorder
@@ -20,6 +21,12 @@ class Recorders:
     """Told of every chunk and every turn."""
     tape: Tape | None = None
     """Makes the components whose inputs are recorded; None where they are not."""
+    writers: Mapping[str, Writer] = field(default_factory=dict)
+    """By option, without its dashes."""
+
+    def lost(self) -> dict[str, int]:
+        """Entries that did not get into each file."""
+        return {name: writer.lost for name, writer in self.writers.items()}
 
 
 @contextmanager
@@ -28,12 +35,20 @@ def open_recorders(ledger: Path | None, trace: Path | None, record: Path | None)
     check_different({"--ledger": ledger, "--trace": trace, "--record": record})
     with ExitStack() as stack:
         observers: list[Recorder] = []
+        writers: dict[str, Writer] = {}
         if ledger is not None:
-            observers.append(stack.enter_context(closing(LedgerWriter(ledger))))
+            ledgers = stack.enter_context(closing(LedgerWriter(ledger)))
+            observers.append(ledgers)
+            writers["ledger"] = ledgers
         if trace is not None:
-            observers.append(stack.enter_context(closing(TraceWriter(trace))))
-        tape = None if record is None else stack.enter_context(closing(RecordingWriter(record))).tape
-        yield Recorders(tuple(observers), tape)
+            traces = stack.enter_context(closing(TraceWriter(trace)))
+            observers.append(traces)
+            writers["trace"] = traces
+        tape = None
+        if record is not None:
+            recording = stack.enter_context(closing(RecordingWriter(record)))
+            tape, writers["record"] = recording.tape, recording
+        yield Recorders(tuple(observers), tape, writers)
 
 
 def check_different(paths: Mapping[str, Path | None]) -> None:

@@ -40,7 +40,7 @@ from voicepipe.gate import (
     refusal_reply,
     session_request,
 )
-from voicepipe.handshake import response_of, select_subprotocol, too_large, unreadable, visit_of
+from voicepipe.handshake import hardened, headers_of, response_of, select_subprotocol, too_large, unreadable
 from voicepipe.lag import LagProbe
 from voicepipe.lobby import Lobby, Ticket
 from voicepipe.metrics import Metrics
@@ -52,14 +52,14 @@ from voicepipe.wire.native import Refused, Waiting, encode_server
 
 _log = logging.getLogger(__name__)
 _transport_log = logging.getLogger("voicepipe.transport")
-_transport_log.setLevel(logging.WARNING)  # below that, the library logs payloads: people's words
+_transport_log.setLevel(logging.WARNING)
+# At DEBUG the library logs payloads and headers, people's words and tokens: also where somebody asks for all logs.
+_transport_log.addFilter(lambda record: record.levelno > logging.DEBUG)
 
 _MAX_QUEUE_FRAMES = 8
 """This and one more, times what is read of a frame (`Door.read_bytes`), is what a peer can make a connection hold.
 Beyond that size the library reads no more: the client is told by the socket, and closed with 1009."""
 _WRITE_LIMIT_BYTES = (8_192, 2_048)
-_OPEN_TIMEOUT_S = 5.0
-"""For a request to come; an upgrade that is held takes longer."""
 _LONGEST_HELD_S = max(door.held_s or 0.0 for door in DOORS.values())
 _PING_INTERVAL_S = 5.0
 _PING_TIMEOUT_S = 10.0
@@ -85,6 +85,8 @@ class ServerSettings:
     pictures: Path | None = None
     """Folder that is shown at /experiments."""
     tls: ssl.SSLContext | None = None
+    handshake_s: float = 5.0
+    """For a request to come; an upgrade that is held takes longer."""
     send_timeout_s: float = 5.0
     """A client that does not take a message for so long is let go."""
     grace_s: float = 10.0
@@ -134,7 +136,7 @@ class VoiceServer:
         self._ready = ready
         self._gate = Gate(settings.access)
         self._socket_class = socket_class(
-            2 * settings.access.max_connections, unreadable, too_large, request_within_s=_OPEN_TIMEOUT_S
+            2 * settings.access.max_connections, unreadable, too_large, request_within_s=settings.handshake_s
         )
         self._gallery = Gallery(settings.pictures)
         self._pages: Pages | None = None
@@ -170,8 +172,8 @@ class VoiceServer:
                 create_connection=self._socket_class,
                 compression=None,
                 server_header=None,
-                open_timeout=_OPEN_TIMEOUT_S + _LONGEST_HELD_S,
-                ssl_handshake_timeout=_OPEN_TIMEOUT_S if settings.tls else None,
+                open_timeout=settings.handshake_s + _LONGEST_HELD_S,
+                ssl_handshake_timeout=settings.handshake_s if settings.tls else None,
                 ping_interval=_PING_INTERVAL_S,
                 ping_timeout=_PING_TIMEOUT_S,
                 close_timeout=settings.close_timeout_s,
@@ -273,7 +275,7 @@ class VoiceServer:
 
     async def _process_request(self, ws: ServerConnection, request: Request) -> Response | None:
         assert isinstance(ws, VoiceSocket) and self._pages is not None
-        visit = ws.visit = visit_of(request, ws.peer)
+        visit = ws.visit = self._gate.visit(request.method, request.path, headers_of(request), ws.peer)
         ws.arrived = asyncio.get_running_loop().time()
         if visit.path.startswith(GALLERY_PATH):
             await self._gallery.refresh()
@@ -294,7 +296,7 @@ class VoiceServer:
 
     def _crowd(self, ws: VoiceSocket) -> Crowd:
         everyone = self._socket_class.everyone
-        return Crowd(len(everyone), sum(other.peer == ws.peer for other in everyone))
+        return Crowd(len(everyone), sum(other.caller == ws.caller for other in everyone))
 
     # --- admission
 
@@ -303,7 +305,9 @@ class VoiceServer:
     ) -> Response | None:
         """The handshake is in order and about to be answered: the last moment for a lease."""
         assert isinstance(ws, VoiceSocket)
-        if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS or ws.decision is not None:
+        if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
+            return hardened(response)
+        if ws.decision is not None:
             return None
         visit = ws.visit
         assert visit is not None, "the request has been looked at"

@@ -34,6 +34,7 @@ from voicepipe.errors import (
     Unsupported,
 )
 from voicepipe.ingest import INTERNAL_HZ, Ingest
+from voicepipe.intake import BYTES_PER_SAMPLE, Intake
 from voicepipe.jobs import Decoded, Jobs, is_whole
 from voicepipe.outbox import Outbox
 from voicepipe.resumption import Seat
@@ -96,6 +97,14 @@ class Session:
             clock=self._clock,
             timeout_s=services.config.limits.engine_timeout_s,
             max_backlog_s=dialect.max_backlog_s,
+            passed_over=self._on_passed_over,
+        )
+        self._intake = Intake(
+            dialect,
+            services.config.limits,
+            bytes_per_s=BYTES_PER_SAMPLE * start.audio.channels * start.audio.rate,
+            observer=services.observer,
+            clock=self._clock,
         )
         output_rate = start.output_rate or services.engines.tts.sample_rate_hz
         try:
@@ -166,16 +175,19 @@ class Session:
     async def _read(self) -> None:
         limits = self._services.config.limits
         until = self._clock() + limits.session_s
+        silence = (min(limits.first_input_s, limits.idle_s), "nothing came for {:g} s from its beginning on")
         while True:
-            idle_at = self._clock() + limits.idle_s
+            silent_s, text = silence
+            idle_at = self._clock() + silent_s
             try:
                 async with asyncio.timeout_at(min(idle_at, until)):
                     data = await self._connection.recv()
             except TimeoutError:
-                kind = "idle" if idle_at < until else "too long"
-                raise SessionLimit(f"the session was {kind}") from None
+                longest = f"the session has lasted {limits.session_s:g} s, the longest one"
+                raise SessionLimit(text.format(silent_s) if idle_at < until else longest) from None
+            silence = (limits.idle_s, "the session was idle for {:g} s")
             try:
-                for step in self._dialect.receive(data):
+                for step in self._intake.steps(data):
                     if isinstance(step, str | bytes):
                         self._outbox.answer(step)
                     elif isinstance(step, wire.SessionEnd):
@@ -194,6 +206,11 @@ class Session:
                 self._on_message(message)
             except ClientError as exc:
                 self._complain(exc)
+
+    def _on_passed_over(self, seconds: float) -> None:
+        told = self._intake.on_passed_over(seconds)
+        if told is not None:
+            self._outbox.answer(*self._dialect.fault(told))
 
     def _complain(self, error: ClientError) -> None:
         """Raises it where it ends the session."""
@@ -262,6 +279,7 @@ class Session:
     def _release(self) -> None:
         """The slot is free once none of the session's chunks runs."""
         self._jobs.close()
+        self._ears.ring.close()
         self._released.set()
 
     def _on_lease(self, slots: int) -> None:

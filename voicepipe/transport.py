@@ -106,6 +106,11 @@ class VoiceSocket(ServerConnection):
         super().connection_lost(exc)
 
     @property
+    def caller(self) -> str:
+        """Whom it is from, as far as is known: before there is a request, a proxy is everyone behind it."""
+        return self.peer if self.visit is None else self.visit.peer
+
+    @property
     def peer(self) -> str:
         address = self.remote_address
         return str(address[0]) if address else ""

@@ -60,6 +60,8 @@ def turn_settings(
         interruptible=start.interruptible,
         max_turn_s=config.limits.turn_s,
         engine_timeout_s=config.limits.engine_timeout_s,
+        max_lines=config.limits.history_lines,
+        max_chars=config.limits.history_chars,
     )
 
 

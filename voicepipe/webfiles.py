@@ -26,7 +26,7 @@ _TYPES = {
 }
 """The kinds of file that are served; any other kind is left out."""
 
-_SECURITY_HEADERS = {
+SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
         "form-action 'none'; frame-ancestors 'none'"
@@ -52,7 +52,7 @@ class Reply:
             "Connection": "close",
             "Content-Type": self.content_type,
             "Content-Length": str(len(self.body)),
-            **_SECURITY_HEADERS,
+            **SECURITY_HEADERS,
             **self.headers,
         }
 

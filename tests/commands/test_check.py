@@ -71,9 +71,9 @@ def test_a_file_that_is_there_keeps_what_it_holds(tmp_path: Path, capsys: pytest
 
 def test_remarks_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     """The status is that of what is allowed."""
-    assert main([*SCRIPTED, "--host", "0.0.0.0", "--operating-point", "safe"]) == 0
+    assert main([*SCRIPTED, "--host", "0.0.0.0", "--insecure", "--operating-point", "safe"]) == 0
     said = capsys.readouterr()
-    assert "most turns will be late" in said.err and "no token is configured" in said.err
+    assert "most turns will be late" in said.err and "everybody who reaches this machine" in said.err
     assert json.loads(said.out)["operating_point"] == "safe"
 
 
@@ -83,3 +83,37 @@ def test_a_token_for_everybody_is_none(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "metrics_public" in effective(config)
     open_to_all = parse_config({"host": "::", "metrics_public": True})
     assert any("everybody" in remark for remark in all_remarks(open_to_all, {"VOICEPIPE_SERVER_TOKENS": "a"}))
+
+
+@pytest.mark.parametrize("argv", [["--host", "0.0.0.0"], ["--host", "::", "--api-port", "0"]])
+def test_a_door_that_others_reach_needs_a_token_or_a_word(
+    argv: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both listeners have the same host. With and without --check: status 2, and nothing listens."""
+    for begin in (SCRIPTED, ["serve", "--engines", "scripted", "--port", "0"]):
+        assert main([*begin, *argv]) == 2
+        said = capsys.readouterr()
+        assert "no token is configured" in said.err and "--insecure" in said.err and said.out == ""
+    assert main([*SCRIPTED, *argv, "--insecure"]) == 0
+    assert "everybody who reaches this machine gets a session" in capsys.readouterr().err
+    monkeypatch.setenv("VOICEPIPE_SERVER_TOKENS", "s3cret")
+    assert main([*SCRIPTED, *argv]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ('tls_cert = "a.pem"', "tls_key (--tls-key): tls_cert is given, and TLS needs both"),
+        ('trusted_proxies = ["10.0.0.1/8"]', "trusted_proxies[0]: expected an address, or a network"),
+        ('trusted_proxies = ["127.0.0.1", "*"]', "trusted_proxies[1]: expected an address"),
+        ("[limits]\naudio_rate = 0.5", "limits.audio_rate"),
+    ],
+)
+def test_limits_and_doors_that_make_no_sense(
+    lines: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(lines)
+    assert main([*SCRIPTED, "--config", str(file)]) == 2
+    assert says in capsys.readouterr().err

@@ -59,10 +59,10 @@ ABOUT_THE_COMMAND = {"config", "check", "help"}
 """Options of `serve` that say how it is called, and not what it serves."""
 ONLY_IN_A_FILE = {
     "ladder", "acknowledge", "filler", "instructions", "max_reply_tokens", "origins", "metrics_public",
-    "metrics_token_file",
+    "metrics_token_file", "trusted_proxies",
     "engines.llm_small_model", "engines.llm_timeout_s", "engines.llm_failures", "engines.llm_api_key_file",
     "engines.language", "engines.threads", "engines.context_tokens", "engines.memory_tokens", "engines.text_slots",
-    "engines.llm_pool", "engines.scripted", "limits", "admission", "overload", "tokens", "twilio",
+    "engines.llm_pool", "engines.scripted", "limits", "resume", "admission", "overload", "tokens", "twilio",
 }  # fmt: skip
 """Tables and options without a flag: what is thought about once, not at each start. A new option is entered here,
 or gets one."""
@@ -93,7 +93,7 @@ VALUES = {
     "port": ("4321", 4321), "api_port": ("4322", 4322), "budget_ms": ("150.5", 150.5),
     "max_sessions": ("9", 9), "operating_point": ("safe", "safe"), "enforcement": ("observe", "observe"),
     "admission": ("vegas", "vegas"), "engines": ("scripted", "scripted"), "llm": ("http://h/v1", "http://h/v1"),
-    "turn_model": ("none", "none"), "asr": ("whisper-base", "whisper-base"),
+    "turn_model": ("none", "none"), "insecure": ("", True), "asr": ("whisper-base", "whisper-base"),
     "asr_second": ("whisper-base", "whisper-base"), "voice": ("org/voice:v.onnx", "org/voice:v.onnx"),
 }  # fmt: skip
 
@@ -104,6 +104,7 @@ def test_a_flag_goes_before_the_file_and_that_before_the_default(name: str, tmp_
     text, value = VALUES.get(name, ("some", "some"))
     *tables, key = FLAGS[name].split(".")
     more = "kind = 'scripted'\nllm_model = 'm'\nllm = 'http://g/v1'\n" if name in ("llm", "llm_model") else ""
+    more = "tls_cert = 'c'\ntls_key = 'k'\n" if name in ("tls_cert", "tls_key") else more
     lines = "".join(f"{line}\n" for line in more.splitlines() if not line.startswith(f"{key} "))
     head = f"[{'.'.join(tables)}]\n" if tables else ""
     file = tmp_path / "c.toml"
@@ -118,9 +119,10 @@ def test_a_flag_goes_before_the_file_and_that_before_the_default(name: str, tmp_
     assert found("--config", str(file)) == value
     other, wanted = {"port": ("1", 1), "api_port": ("2", 2), "budget_ms": ("99", 99.0)}.get(name, (text, value))
     option = f"--{name.replace('_', '-')}"
-    assert found("--config", str(file), option, other) == wanted
+    given = [option] if value is True else [option, other]
+    assert found("--config", str(file), *given) == wanted
     if not more:
-        assert found(option, text) == value
+        assert found(*given[:1], *([] if value is True else [text])) == value
 
 
 def test_a_table_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

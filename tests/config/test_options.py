@@ -24,7 +24,7 @@ def test_the_defaults_are_valid() -> None:
 
 
 def test_durations_carry_their_unit_in_the_name() -> None:
-    """A number with a part of a unit is a duration or a share."""
-    shares = {"utilisation", "late", "completeness"}
+    """A number with a part of a unit is a duration, a share, or so many times another."""
+    shares = {"utilisation", "late", "completeness", "audio_rate"}
     floats = {option.name for option in OPTIONS if option.kind.startswith("number")}
     assert {name for name in floats - shares if not name.endswith(("_ms", "_s"))} == set()

@@ -14,6 +14,21 @@ def test_the_oldest_line_goes() -> None:
     assert [line.text for line in history.lines] == ["b", "c"]
 
 
+def test_the_oldest_lines_go_where_they_have_too_many_characters() -> None:
+    """By addition, correction or change; the newest stays however long it is."""
+    history = History(9, max_chars=5)
+    lines = [Line("user", text) for text in ("aa", "bb", "c")]
+    for line in lines:
+        history.add(line, line.text)
+    assert [line.text for line in history.lines] == ["aa", "bb", "c"]
+    assert history.replace(lines[2], Line("user", "cc"))
+    assert [line.text for line in history.lines] == ["bb", "cc"]
+    history.change("c", "cccccc")
+    assert [line.text for line in history.lines] == ["cccccc"]
+    history.add(Line("user", "d"))
+    assert [line.text for line in history.lines] == ["d"]
+
+
 def test_lines_are_told_apart_by_identity() -> None:
     """The same words may have been said twice: the line that is meant goes, or is corrected."""
     history = History(9)

@@ -91,6 +91,17 @@ def test_faults_are_counted_where_they_belong(metrics: Metrics) -> None:
     assert value(metrics, "voicepipe_tasks_abandoned_total") == 1
 
 
+def test_what_clients_sent_too_fast_is_counted_by_why(metrics: Metrics) -> None:
+    """From zero on, so that the first loss is an increase."""
+    assert value(metrics, "voicepipe_input_dropped_seconds_total", why="backlog") == 0
+    metrics.input_dropped("rate", 1.5)
+    metrics.message_dropped()
+    metrics.accept_failed()
+    assert value(metrics, "voicepipe_input_dropped_seconds_total", why="rate") == 1.5
+    assert value(metrics, "voicepipe_messages_dropped_total") == 1
+    assert value(metrics, "voicepipe_accept_failures_total") == 1
+
+
 def test_our_own_labels_cannot_be_misspelt(metrics: Metrics) -> None:
     with pytest.raises(AssertionError, match="'mett' is none of"):
         metrics.turn_ended("mett", None, None)

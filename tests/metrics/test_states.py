@@ -86,3 +86,12 @@ def test_calls_that_do_not_end_and_endpoints_that_are_left_alone(metrics: Metric
     assert value(metrics, "voicepipe_breaker_state", engine="llm") == 2
     assert value(metrics, "voicepipe_breaker_opened_total", engine="llm") == 2
     assert value(metrics, "voicepipe_breaker_refused_total", engine="llm") == 7
+
+
+def test_what_did_not_get_into_a_file(metrics: Metrics) -> None:
+    """As it is when somebody asks."""
+    lost = {"ledger": 0}
+    metrics.follow_files(lambda: lost)
+    assert value(metrics, "voicepipe_file_entries_lost_total", file="ledger") == 0
+    lost["ledger"] = 3
+    assert value(metrics, "voicepipe_file_entries_lost_total", file="ledger") == 3

@@ -50,7 +50,7 @@ OVER_S = 130.0
 """After the end: until every call has ended that ends at all."""
 TURN_LONGEST_S = 60.0
 """No turn takes longer: `turn_s`, what engines are given, and a long reply."""
-CODES = {1000, 1001, 1006, 1008, 1012, 1013, 4400, 4408, 4409, 4410}
+CODES = {1000, 1001, 1006, 1008, 1012, 1013, 4400, 4408, 4409, 4410, 4429}
 """With which a connection may be closed. 1011 is a bug of ours."""
 CLOCK = "clock"
 """Name of the task by which a test lets time pass."""

@@ -13,12 +13,25 @@ from voicepipe.commands.secrets import read_api_key, read_metrics_token, read_to
 from voicepipe.config import Config
 from voicepipe.config.checks import remarks, without_secrets
 from voicepipe.config.environment import SERVER_TOKENS
+from voicepipe.errors import ConfigError
 from voicepipe.recorders import check_different
 
 NO_TOKEN = (
-    "no token is configured, so that clients on other machines will be turned away: set "
-    f"{SERVER_TOKENS}, or [tokens.NAME] in the configuration"
+    "others than this machine can reach it, and no token is configured: set "
+    f"{SERVER_TOKENS}, or [tokens.NAME] in the configuration; or let everybody in with --insecure"
 )
+OPEN = "insecure: everybody who reaches this machine gets a session, and can use up what it has"
+
+
+def check_door(config: Config, environ: Mapping[str, str]) -> None:
+    """Nobody opens a server to others without having decided who may come in. Raises ConfigError."""
+    if is_local(config.host) or config.insecure or _knows_callers(config, environ):
+        return
+    raise ConfigError(f"host (--host) is {config.host}: {NO_TOKEN}", field="host")
+
+
+def _knows_callers(config: Config, environ: Mapping[str, str]) -> bool:
+    return bool(read_tokens(config, environ) or read_twilio_token(config, environ))
 
 
 def check(config: Config, environ: Mapping[str, str]) -> None:
@@ -39,8 +52,8 @@ def all_remarks(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     """What will not do what one may expect of it. Raises ConfigError where a secret cannot be read."""
     yield from remarks(config)
     if not is_local(config.host):
-        if not read_tokens(config, environ) and not read_twilio_token(config, environ):
-            yield NO_TOKEN
+        if not _knows_callers(config, environ):
+            yield OPEN
         if config.metrics_public:
             yield "metrics_public: everybody who reaches this machine may read /metrics"
 

@@ -14,8 +14,9 @@ def ready_text(config: Config, served: Serving) -> str:
     if served.engines.turn_model is not None:
         spans["judge"] = warm.judge_s
     parts = ", ".join(f"{name} {1000 * span_s:.0f} ms" for name, span_s in spans.items())
+    scheme = "wss" if config.tls_cert else "ws"
     text = (
-        f"ready: ws://{authority(config.host, served.server.port)}/v1/voice; an unhurried turn takes "
+        f"ready: {scheme}://{authority(config.host, served.server.port)}/v1/voice; an unhurried turn takes "
         f"{served.achievable_ms:.0f} ms here ({parts}; measured for {served.warmed_s:.1f} s), "
         f"the budget is {config.budget_ms:.0f} ms"
     )

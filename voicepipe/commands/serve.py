@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import ssl
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, suppress
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
 from voicepipe.app import Serving, serving
-from voicepipe.commands.check import all_remarks, check, effective
+from voicepipe.commands.check import all_remarks, check, check_door, effective
 from voicepipe.commands.engines import loader_of, model_store
 from voicepipe.commands.options import DEFAULTS, add_engines, config_of, path_of, pictures_of, recorders_of
 from voicepipe.commands.ready import authority, ready_text
@@ -28,6 +29,7 @@ from voicepipe.signals import (
     on_signals,
     serve_status,
 )
+from voicepipe.tls import server_context
 
 if TYPE_CHECKING:
     from voicepipe.listener import ApiListener
@@ -66,6 +68,20 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="serve OpenAI's /v1/chat/completions there, beside the sessions and out of their way (default none)",
     )
     parser.add_argument(
+        "--tls-cert",
+        type=path_of,
+        metavar="F.pem",
+        help="speak TLS (wss, https); this certificate and its chain",
+    )
+    parser.add_argument("--tls-key", type=path_of, metavar="F.pem", help="its key, without a passphrase")
+    parser.add_argument(
+        "--insecure",
+        action="store_const",
+        const=True,
+        help="where there is no token, let everybody in who can reach the server; without it, a --host that others "
+        "reach needs a token",
+    )
+    parser.add_argument(
         "--experiments",
         type=path_of,
         metavar="DIR",
@@ -97,6 +113,8 @@ def run_serve(args: argparse.Namespace) -> int:
         read_metrics_token(config, os.environ),
         read_twilio_token(config, os.environ),
     )
+    check_door(config, os.environ)
+    tls = server_context(config.tls_cert, config.tls_key) if config.tls_cert else None
     if args.check:
         check(config, os.environ)
         print(effective(config))
@@ -106,14 +124,14 @@ def run_serve(args: argparse.Namespace) -> int:
         return 0
     leave_out_created()
     with recorders_of(config) as recorders, ExitStack() as stack:
-        api = _api_listener(config)
+        api = _api_listener(config, tls)
         if api is not None:
             stack.enter_context(closing(api))
         loader = loader_of(config, model_store())
-        return asyncio.run(serve_until_told(config, loader, recorders, secrets, api))
+        return asyncio.run(serve_until_told(config, loader, recorders, secrets, api, tls))
 
 
-def _api_listener(config: Config) -> ApiListener | None:
+def _api_listener(config: Config, tls: ssl.SSLContext | None) -> ApiListener | None:
     """The second listener, where one is wanted. Raises MissingExtra, PortInUse and EnvironmentFailure."""
     if config.api_port is None:
         return None
@@ -126,8 +144,10 @@ def _api_listener(config: Config) -> ApiListener | None:
             "pip install 'voicepipe-realtime[api]' (from a checkout: pip install '.[api]')"
         ) from None
     limits = config.limits
-    settings = ApiSettings(limits.max_text_tokens, limits.send_timeout_s, limits.max_connections)
-    return ApiListener(config.host, config.api_port, settings)
+    settings = ApiSettings(
+        limits.max_text_tokens, limits.send_timeout_s, limits.max_connections, limits.handshake_s
+    )
+    return ApiListener(config.host, config.api_port, settings, tls)
 
 
 async def serve_until_told(
@@ -136,9 +156,11 @@ async def serve_until_told(
     recorders: Recorders,
     secrets: Secrets,
     api: ApiListener | None,
+    tls: ssl.SSLContext | None = None,
 ) -> int:
     once, twice = asyncio.Event(), asyncio.Event()
     ready: list[Serving] = []
+    http = "https" if tls else "http"
 
     def tell(number: int) -> None:
         if not ready:
@@ -151,7 +173,7 @@ async def serve_until_told(
         once.set()
 
     def listening(port: int) -> None:
-        print(f"listening on http://{authority(config.host, port)}; loading the engines", flush=True)
+        print(f"listening on {http}://{authority(config.host, port)}; loading the engines", flush=True)
 
     with on_signals(tell):
         async with serving(
@@ -162,6 +184,7 @@ async def serve_until_told(
             twilio_token=secrets.twilio_token,
             web_files=browser_dir(),
             pictures=pictures_of(config) or pictures_dir(),
+            tls=tls,
             on_listening=listening,
             recorders=recorders,
             api=api,
@@ -169,7 +192,7 @@ async def serve_until_told(
             ready.append(served)
             print(ready_text(config, served), flush=True)
             if api is not None:
-                print(f"texts: http://{authority(config.host, api.port)}/v1/chat/completions", flush=True)
+                print(f"texts: {http}://{authority(config.host, api.port)}/v1/chat/completions", flush=True)
             await once.wait()
             await _step_back(served, config.limits.pre_stop_s, twice)
             print("draining; a second signal ends at once", flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from ipaddress import ip_network
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -97,10 +98,24 @@ def _doors(config: Config) -> Iterator[tuple[str, str]]:
         if not _ORIGIN.fullmatch(origin):
             text = "expected scheme and host, such as https://voice.example: no path, no / at its end"
             yield f"origins[{index}]", text
+    if bool(config.tls_cert) is not bool(config.tls_key):
+        given, missing = ("cert", "key") if config.tls_cert else ("key", "cert")
+        yield f"tls_{missing} (--tls-{missing})", f"tls_{given} is given, and TLS needs both"
+    for index, proxy in enumerate(config.trusted_proxies):
+        if not _is_network(proxy):
+            yield f"trusted_proxies[{index}]", "expected an address, or a network such as 10.0.0.0/8"
     if config.twilio.public_url and not _PUBLIC_URL.fullmatch(config.twilio.public_url):
         yield "twilio.public_url", "expected scheme and host, such as wss://voice.example, and no query"
     if config.metrics_public and config.metrics_token_file:
         yield "metrics_public", "everybody may read /metrics, and metrics_token_file asks for a token; take one out"
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _files(config: Config) -> Iterator[tuple[str, str]]:

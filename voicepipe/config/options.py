@@ -235,13 +235,37 @@ class LimitsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Open at once, at the voice door and at the API's each; beyond it 503, `connections` and Retry-After. Beyond
     twice as many, the voice door cuts them without a word, and the API's closes them with the same one."""
     max_connections_per_address: Count = 64
-    """Of the voice door's. Not applied on loopback, where a proxy may stand for everyone."""
+    """Of the voice door's. Not applied on loopback, where a proxy may stand for everyone (`trusted_proxies`)."""
     idle_s: Seconds = 300.0
     """A session from which nothing comes for so long is closed."""
     session_s: Seconds = 7200.0
     """The longest session."""
     turn_s: Seconds = 300.0
     """The longest turn; it is committed where it stands."""
+    start_s: Seconds = 10.0
+    """How long a client may take for `session.start`, from its upgrade on."""
+    first_input_s: Seconds = 120.0
+    """How long it may then take for its first message, such as sound. A session that nobody uses is ended
+    sooner than one that has gone quiet (`idle_s`)."""
+    handshake_s: Annotated[float, Meta(gt=0, le=60)] = 5.0
+    """How long the head of a request may take to come, TLS and all, at both doors; then its connection is cut."""
+    audio_rate: Annotated[float, Meta(ge=1, le=1000)] = 2.0
+    """So many times real time a client may send sound. What is too fast is thrown away, which the client is told
+    (`rate_limited`)."""
+    audio_burst_s: Annotated[float, Meta(gt=0, le=3600)] = 4.0
+    """Of sound that may come at once beyond that: what a network that stood still has held back. At the realtime
+    door, where recordings may be sent at once, no less than 60 s."""
+    messages_per_s: Annotated[float, Meta(ge=1, le=100_000)] = 50.0
+    """Messages other than sound, each 4 KiB of one counting as one."""
+    messages_burst: Count = 250
+    """How many of them may come at once beyond that."""
+    rate_warnings: Annotated[int, Meta(ge=0, le=1000)] = 10
+    """So often a client is told that it sends too fast, at most once a second unless it floods; the next time ends
+    its session (`rate_exceeded`, 4429). Ten seconds without take one back."""
+    history_lines: Annotated[int, Meta(ge=2, le=10_000)] = 200
+    """Of a session's conversation that are kept, tools' calls and results included. The oldest go first."""
+    history_chars: Annotated[int, Meta(ge=1000, le=10_000_000)] = 200_000
+    """The same in characters. The newest line is kept whatever its length, which the wire limits."""
     engine_timeout_s: Seconds = 10.0
     """What an engine has not done by then has failed, and its turn with it."""
     failed_turns: Annotated[int, Meta(ge=0, le=1000)] = 5
@@ -309,11 +333,22 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a server is, and what it promises."""
 
     host: Host = "127.0.0.1"
-    """Address to listen on. Others than loopback need a token, or nobody gets in."""
+    """Address to listen on. Others than loopback need a token, or `insecure`."""
     port: Port = 8765
     """Of sessions, the page, health and metrics; 0 takes any free one."""
     api_port: Port | None = None
     """Where `/v1/chat/completions` is served, on the same host; 0 takes any free port. Not set: nowhere."""
+    tls_cert: str = ""
+    """PEM file of the server's certificate, and those behind it: then both doors speak TLS alone (wss and https).
+    "" is none. Read once, at start."""
+    tls_key: str = ""
+    """PEM file of its key, without a passphrase."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks of reverse proxies, such as "127.0.0.1" or "10.0.0.0/8", whose X-Forwarded-For is
+    believed: limits, quotas and logs then go by the caller's address. Without them the header is not believed, but
+    whoever sends it is not taken for this machine."""
+    insecure: bool = False
+    """Let everybody in who can reach the server, where there is no token. For closed networks and experiments."""
     operating_point: OperatingPoint = "fast"
     """How soon a pause ends a turn: the sooner, the more pauses are taken for an end."""
     enforcement: Enforcement = "degrade"

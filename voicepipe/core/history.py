@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import replace as dataclass_replace
+from math import inf
 
 from voicepipe.core.events import Line
 
@@ -44,8 +45,10 @@ class Kept:
 class History:
     """Lines are told apart by identity: the same words may be said twice."""
 
-    def __init__(self, max_lines: int) -> None:
+    def __init__(self, max_lines: int, max_chars: float = inf) -> None:
+        """The newest line is kept however long it is."""
         self._max_lines = max_lines
+        self._max_chars = max_chars
         self._entries: list[Entry] = []
 
     @property
@@ -69,6 +72,7 @@ class History:
         index = None if after is None else 0 if after == FIRST else self._index(after, 1)
         self._entries.insert(len(self._entries) if index is None else index, Entry(line, name))
         del self._entries[: -self._max_lines]
+        self._shorten()
 
     def remove(self, line: Line | None) -> None:
         """One that is not here (any more) is no error."""
@@ -78,6 +82,7 @@ class History:
         """Whether `wrong` was still here."""
         here = any(entry.line is wrong for entry in self._entries)
         self._entries = [Entry(right, e.name) if e.line is wrong else e for e in self._entries]
+        self._shorten()
         return here
 
     def change(self, name: str, text: str) -> None:
@@ -85,12 +90,22 @@ class History:
         index = self._index(name)
         if index is not None:
             self._entries[index] = Entry(dataclass_replace(self._entries[index].line, text=text), name)
+            self._shorten()
 
     def delete(self, name: str) -> None:
         """One that is not here (any more) is no error."""
         index = self._index(name)
         if index is not None:
             del self._entries[index]
+
+    def _shorten(self) -> None:
+        sizes = [len(entry.line.text) for entry in self._entries]
+        over = sum(sizes) - self._max_chars
+        gone = 0
+        while over > 0 and gone < len(sizes) - 1:
+            over -= sizes[gone]
+            gone += 1
+        del self._entries[:gone]
 
     def _index(self, name: str, behind: int = 0) -> int | None:
         found = (index for index, entry in enumerate(self._entries) if name and entry.name == name)

@@ -71,7 +71,7 @@ class Turns:
         self._outlook = Outlook()
         self._turn: Turn | None = None
         self._numbers = Numbering(session, serial)
-        self._history = History(settings.max_lines)
+        self._history = History(settings.max_lines, settings.max_chars)
         self._ladder = Ladder(session, settings, serial)
         self._pauses = Pauses(settings)
         self._barge_in = BargeIn(settings)

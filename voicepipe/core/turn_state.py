@@ -89,6 +89,8 @@ class TurnSettings:
     """A turn whose engines have shown no progress for so long has failed."""
     max_lines: int = 200
     """Lines of history kept."""
+    max_chars: int = 200_000
+    """Characters of them."""
 
 
 class Phase(Enum):

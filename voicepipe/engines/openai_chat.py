@@ -188,6 +188,7 @@ class OpenAiChat:
         ):
             if value <= 0:
                 raise ConfigError(f"{field} must be above 0", field=field)
+        bare = url.copy_with(userinfo=b"")  # httpx logs URLs whole
         self.name = f"openai:{model}"
         self.keeps_prefix = False  # a warm-up request would cost as much as the reply it is for
         self.has_small = bool(small_model)
@@ -195,7 +196,7 @@ class OpenAiChat:
         self.step_together: StepTogether | None = None
         self.slots = slots
         self._endpoint = _Endpoint(
-            url=f"{base_url.rstrip('/')}/chat/completions",
+            url=f"{str(bare).rstrip('/')}/chat/completions",
             address=_address(url),
             model=model,
             small_model=small_model,
@@ -209,6 +210,7 @@ class OpenAiChat:
             headers["Authorization"] = f"Bearer {api_key}"
         self._client = httpx.AsyncClient(
             headers=headers,
+            auth=(url.username, url.password) if url.userinfo else None,
             timeout=httpx.Timeout(timeout_s, connect=connect_timeout_s),
             limits=httpx.Limits(max_connections=slots * 2, max_keepalive_connections=slots),
             transport=transport,

@@ -15,6 +15,7 @@ BLAME_KINDS = tuple(kind.value for kind in BlameKind if kind is not BlameKind.UN
 """Nothing is blamed on what was left of a share."""
 RUNGS = tuple(rung.value for rung in Rung)
 LEASE_KINDS = ("session", "llm", "text")
+INPUT_LOSSES = ("rate", "backlog")
 DECISIONS = ("admitted", "refused", "waiting")
 WAITS = ("admitted", "refused", "left")
 TEXT_KINDS = ("prefill", "decode")

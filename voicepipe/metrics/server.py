@@ -22,11 +22,12 @@ from voicepipe.core.engine_health import HealthSnapshot
 from voicepipe.core.overload import OverloadSnapshot
 from voicepipe.core.parking import ParkingSnapshot
 from voicepipe.core.scheduler import SchedulerSnapshot
-from voicepipe.metrics.labels import DECISIONS, LEASE_KINDS, REFUSALS, WAITS, Words, known
+from voicepipe.metrics.labels import DECISIONS, INPUT_LOSSES, LEASE_KINDS, REFUSALS, WAITS, Words, known
 from voicepipe.metrics.states import (
     AdmissionState,
     Costs,
     EngineState,
+    FileState,
     LaneState,
     OverloadState,
     ParkingState,
@@ -92,6 +93,24 @@ class Metrics(TurnMetrics, WorkMetrics):
         self._abandoned = Counter(
             "voicepipe_tasks_abandoned", "Tasks that outlived their cancellation", registry=registry
         )
+        self._input_dropped = Counter(
+            "voicepipe_input_dropped_seconds",
+            "Sound of clients that was not listened to: they sent too fast (rate), or it waited too long (backlog)",
+            ["why"],
+            registry=registry,
+        )
+        self._messages_dropped = Counter(
+            "voicepipe_messages_dropped",
+            "Messages of clients, other than sound, that came too fast",
+            registry=registry,
+        )
+        self._accept_failures = Counter(
+            "voicepipe_accept_failures",
+            "Tries to accept a connection that failed for want of file descriptors or memory",
+            registry=registry,
+        )
+        for why in INPUT_LOSSES:
+            self._input_dropped.labels(why)
         for kind in LEASE_KINDS:
             self._leases.labels(kind)
         for reason in REFUSALS:
@@ -153,6 +172,15 @@ class Metrics(TurnMetrics, WorkMetrics):
     def client_error(self, code: str) -> None:
         self._client_errors.labels(self._codes(code)).inc()
 
+    def input_dropped(self, why: str, seconds: float) -> None:
+        self._input_dropped.labels(known(why, INPUT_LOSSES)).inc(seconds)
+
+    def accept_failed(self) -> None:
+        self._accept_failures.inc()
+
+    def message_dropped(self) -> None:
+        self._messages_dropped.inc()
+
     def session_failed(self) -> None:
         self._session_failures.inc()
 
@@ -199,6 +227,10 @@ class Metrics(TurnMetrics, WorkMetrics):
     def follow_lanes(self, snapshot: Callable[[], SchedulerSnapshot], capacity: Mapping[str, int]) -> None:
         """`capacity`: of each lane that is used, chunks at a time."""
         self.registry.register(LaneState(snapshot, capacity))
+
+    def follow_files(self, lost: Callable[[], Mapping[str, int]]) -> None:
+        """`lost`: entries that are not in a file, by the file's option."""
+        self.registry.register(FileState(lost))
 
     def follow_engines(self, snapshot: Callable[[], HealthSnapshot]) -> None:
         self.registry.register(EngineState(snapshot))

@@ -200,3 +200,18 @@ class PhaseState(Collector):
             "1: takes no more sessions, and ends when those that run have",
             value=float(phase.draining),
         )
+
+
+class FileState(Collector):
+    def __init__(self, lost: Callable[[], Mapping[str, int]]) -> None:
+        self._lost = lost
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(
+            "voicepipe_file_entries_lost",
+            "Entries that did not get into a file of --ledger, --trace or --record: too many, or the disk is full",
+            labels=["file"],
+        )
+        for name, count in self._lost().items():
+            family.add_metric([name], count)
+        yield family

@@ -25,6 +25,8 @@ class Dialect(Protocol):
     max_backlog_s: float
     """How much sound may wait to be listened to before the oldest is passed over. Small where a client sends as it
     records, large where it may send a recording at once."""
+    least_burst_s: float
+    """How much sound its clients may send at once in any case."""
 
     def opening(self) -> SessionStart | None:
         """What begins the session; None: the client's first message does."""

@@ -196,6 +196,7 @@ class NativeDialect:
     """Messages as they stand, one frame each. What is for dialects that say more is not said."""
 
     max_backlog_s = 4.0
+    least_burst_s = 0.0
 
     def opening(self) -> SessionStart | None:
         """The client begins."""

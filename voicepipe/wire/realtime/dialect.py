@@ -65,6 +65,7 @@ class _Asked:
 
 class RealtimeDialect:
     max_backlog_s = 60.0
+    least_burst_s = 60.0
     """A recording may come at once."""
 
     def __init__(self, headers: Mapping[str, str], query: Mapping[str, str]) -> None:

@@ -37,6 +37,7 @@ class _Parameters(msgspec.Struct, frozen=True):
 
 class TwilioDialect:
     max_backlog_s = 4.0
+    least_burst_s = 0.0
 
     def __init__(self, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
         self._stream: str | None = None
