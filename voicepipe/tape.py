@@ -109,7 +109,7 @@ def decode(line: bytes) -> Entry:
         problem, _, path = str(exc).partition(" - at `$")
         field = path.rstrip("`").lstrip(".")
         raise RecordingError(f"{field}: {problem}" if field else problem, field=field or None) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise RecordingError(f"not JSON: {exc}") from None
 
 

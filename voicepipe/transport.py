@@ -30,6 +30,8 @@ _MAX_REASON_BYTES = 123  # RFC 6455, 5.5
 _POLICY = 1008
 _FAULTS = {1002: "protocol", 1007: "encoding", 1009: "too_large"}
 """Close codes that we send because of what the client did, as labels of its errors."""
+_SILENT = "keepalive ping timeout"
+"""The library's reason for a 1011 that is no fault of ours: its pings were not answered."""
 
 
 class VoiceSocket(ServerConnection):
@@ -195,6 +197,8 @@ class WebsocketConnection:
         if frame is None:
             return self._end(ConnectionClosed(), None)
         fault = _FAULTS.get(frame.code) if ours_first else None
+        if ours_first and frame.reason == _SILENT:
+            fault = "silent"
         return self._end(ConnectionClosed(frame.code, frame.reason), fault)
 
     def _end(self, closed: ConnectionClosed, fault: str | None) -> ConnectionClosed:
