@@ -1,8 +1,8 @@
 """What one hostile client costs the good ones beside it: their system gap alone, and beside it, in one run.
 
 Eight good clients talk all the time, at instants that do not coincide. Windows of time alternate: alone, beside,
-alone, beside; the hostile client is a process of its own, the server is another one, and the good clients are a
-third, so that what moves is the server. The machine's own noise falls on both kinds of windows alike. A kind holds
+alone, beside; the hostile client is a process of its own, the server is another one, and the good clients are
+a third, so that what moves is the server. The machine's own noise falls on both kinds of windows alike. A kind holds
 where the p99 (and the median) of its windows lies less than 20 % above that of the windows around them, or less than
 a millisecond, which is what timers are good for.
 
@@ -123,7 +123,9 @@ def row(kind: str, alone: Side, beside: Side) -> dict[str, Any]:
             holds &= after - before <= max(MOVES * before, FLOOR_MS)
     found["p99_moved_interval"] = interval(alone.gaps_ms, beside.gaps_ms)
     found["unanswered"] = beside.unanswered + alone.unanswered
-    found["cpu_alone"], found["cpu_beside"] = (round(sum(s.cpu) / len(s.cpu), 2) if s.cpu else None for s in (alone, beside))
+    found["cpu_alone"], found["cpu_beside"] = (
+        round(sum(s.cpu) / len(s.cpu), 2) if s.cpu else None for s in (alone, beside)
+    )
     found["holds"] = holds
     return found
 
@@ -156,9 +158,7 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
         async with asyncio.TaskGroup() as group:
             talking = [
                 group.create_task(
-                    talk_for_ever(
-                        server.url, heard, phase_s=n * CYCLE_S / GOOD, cycle_s=CYCLE_S, speech_s=SPEECH_S
-                    )
+                    talk_for_ever(server.url, heard, phase_s=n * CYCLE_S / GOOD, cycle_s=CYCLE_S, speech_s=SPEECH_S)
                 )
                 for n, heard in enumerate(good)
             ]
@@ -184,7 +184,10 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-HEADINGS = f"{'kind':<15}{'n':>5}{'n':>5}{'p50 ms':>9}{'beside':>8}{'moved':>8}{'p99 ms':>9}{'beside':>8}{'moved':>8}{'cpu':>6}{'cpu':>6}"
+HEADINGS = (
+    f"{'kind':<15}{'n':>5}{'n':>5}{'p50 ms':>9}{'beside':>8}{'moved':>8}"
+    f"{'p99 ms':>9}{'beside':>8}{'moved':>8}{'cpu':>6}{'cpu':>6}"
+)
 
 
 def line(found: dict[str, Any]) -> str:

@@ -49,7 +49,7 @@ class Server:
     async def __aenter__(self) -> Self:
         self._errors = (self.folder / "stderr").open("w+")
         options = ["--port", "0", "--config", str(self.folder / "config.toml"), "--ledger", str(self.ledger)]
-        self.process = subprocess.Popen(
+        self.process = subprocess.Popen(  # noqa: ASYNC220  it takes a millisecond, before there is anything to wait for
             [self._python, "-m", "voicepipe", "serve", *options],
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -68,7 +68,9 @@ class Server:
         self.port = int(listening.split(";")[0].rsplit(":", 1)[1])
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
         if self.process.poll() is None:
             self.process.kill()
             await asyncio.to_thread(self.process.wait)

@@ -85,8 +85,10 @@ class Ears:
         clock: Callable[[], float],
         timeout_s: float,
         max_backlog_s: float = MAX_BACKLOG_S,
+        behind: Callable[[], None] = lambda: None,
     ) -> None:
-        """`deaf` is told the code of an error, where the Vad fails or has not answered for `timeout_s`.
+        """`behind` is told when sound begins to be passed over, and again only once half of the backlog has
+        gone. `deaf` is told the code of an error, where the Vad fails or has not answered for `timeout_s`.
         `guarded` runs a callback of ours and keeps its faults in the session."""
         self.ingest = ingest
         self.ring = AudioRing()
@@ -103,6 +105,8 @@ class Ears:
         self._clock = clock
         self._timeout_s = timeout_s
         self._max_backlog_s = max_backlog_s
+        self._behind = behind
+        self._is_behind = False
         self._max_backlog = round(max_backlog_s * RATE_HZ / self._stream.frame_samples)
         self._endpointer = Endpointer()
         self._lulls = LullTracker()
@@ -167,10 +171,14 @@ class Ears:
         while self.ring.newest - self._next_frame >= size:
             start, self._next_frame = self._next_frame, self._next_frame + size
             self._frames.append(_Frame(start, self.ring.read(start, start + size), arrived))
-        while len(self._frames) > self._max_backlog:
+        passed_over = len(self._frames) - self._max_backlog
+        for _ in range(passed_over):
             self._frames.popleft()
             self.passed_over_frames += 1
         self._listen()
+        if passed_over > 0 and not self._is_behind:
+            self._is_behind = True
+            self._behind()
 
     def _look_at_levels(self) -> None:
         size = _BLOCK_SAMPLES
@@ -191,6 +199,7 @@ class Ears:
         if self._busy or not self._frames:
             return
         self._busy = True
+        self._is_behind &= len(self._frames) > self._max_backlog // 2
         self._overdue_at = self._clock() + self._timeout_s
         batch = [self._frames.popleft() for _ in range(min(MAX_FRAMES, len(self._frames)))]
         work = Work(next(self._serial), self._session, 0, 0, 0, WorkKind.HEAR, WorkClass.ASR)

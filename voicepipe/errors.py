@@ -4,6 +4,7 @@
     ├── ClientError          the peer's fault; travels as `error {code, message, field?}`
     │   ├── BadJson, BadField, BadFrame, BadStart, UnknownType, OutOfOrder, TooLarge, Unsupported
     │   ├── ResumeUnknown    a token under which nothing is kept (any more)
+    │   ├── Overfed          more sound than can be listened to
     │   └── SessionLimit     idle, too long
     ├── Refused              no session for this request: reason and the time to come back
     ├── EngineError          an engine failed; costs its own turn
@@ -104,6 +105,12 @@ class Unsupported(ClientError):
     """Understood, but this server (or this configuration) does not offer it."""
 
     code = "unsupported"
+
+
+class Overfed(ClientError):
+    """More sound than is listened to: the oldest of what waits is passed over."""
+
+    code = "overfed"
 
 
 class SessionLimit(ClientError):

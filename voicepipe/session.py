@@ -30,6 +30,7 @@ from voicepipe.errors import (
     ClientError,
     EngineExhausted,
     OutOfOrder,
+    Overfed,
     SessionLimit,
     Unsupported,
 )
@@ -96,6 +97,7 @@ class Session:
             clock=self._clock,
             timeout_s=services.config.limits.engine_timeout_s,
             max_backlog_s=dialect.max_backlog_s,
+            behind=self._on_behind,
         )
         output_rate = start.output_rate or services.engines.tts.sample_rate_hz
         try:
@@ -194,6 +196,12 @@ class Session:
                 self._on_message(message)
             except ClientError as exc:
                 self._complain(exc)
+
+    def _on_behind(self) -> None:
+        most_s = self._dialect.max_backlog_s
+        self._complain(
+            Overfed(f"more than {most_s:g} s of sound wait to be listened to: the oldest is passed over")
+        )
 
     def _complain(self, error: ClientError) -> None:
         """Raises it where it ends the session."""

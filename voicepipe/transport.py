@@ -196,7 +196,10 @@ class WebsocketConnection:
         frame = closed.sent if ours_first else closed.rcvd
         if frame is None:
             return self._end(ConnectionClosed(), None)
-        fault = _FAULTS.get(frame.code) if ours_first else None
+        sent = closed.sent
+        # Of a close that itself broke the rules, the peer's frame came first, and ours has another code.
+        objected = sent is not None and (ours_first or sent.code != frame.code)
+        fault = _FAULTS.get(sent.code) if sent is not None and objected else None
         if ours_first and frame.reason == _SILENT:
             fault = "silent"
         return self._end(ConnectionClosed(frame.code, frame.reason), fault)

@@ -82,7 +82,7 @@ async def test_latency_is_each_ways_own_and_does_not_slow_a_stream_down() -> Non
 
 
 async def test_bandwidth_holds_the_sender_back() -> None:
-    async with through(up=Toxic(bandwidth_bytes_s=100_000)) as (peer, _, reader, writer):
+    async with through(up=Toxic(bandwidth_bytes_s=100_000)) as (_peer, _, reader, writer):
         began = now()
         writer.write(bytes(40_000))
         await reader.readexactly(40_000)

@@ -35,7 +35,7 @@ WORSE = Toxic(latency_s=0.1, jitter_s=0.04, slice_bytes=40)
 async def test_a_conversation_holds(toxic: Toxic, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three turns, each answered; a reply's sound comes whole and in order."""
     monkeypatch.setattr("voicepipe.server._PING_TIMEOUT_S", 5.0)
-    async with proxied(up=toxic, down=toxic) as (built, proxy), open_raw(proxy.port) as client:
+    async with proxied(up=toxic, down=toxic) as (_built, proxy), open_raw(proxy.port) as client:
         for _ in range(3):
             assert await one_turn(client) in IN_TIME
         done = [message for message in client.got.messages if message["type"] == "reply.done"]
@@ -122,7 +122,7 @@ async def test_a_stream_that_is_swallowed_and_then_closed_ends() -> None:
 
 async def test_a_thin_line_carries_speech() -> None:
     """24 kHz at 16 bits are 48,000 bytes a second."""
-    async with proxied(down=Toxic(bandwidth_bytes_s=80_000)) as (built, proxy), open_raw(proxy.port) as client:
+    async with proxied(down=Toxic(bandwidth_bytes_s=80_000)) as (_built, proxy), open_raw(proxy.port) as client:
         assert await one_turn(client) in IN_TIME
 
 

@@ -1,7 +1,7 @@
 """Inputs out of other inputs, each drawn from one seed: by what they are made of, or byte by byte.
 
-JSON is taken apart into its values, TOML and HTTP into lines, tapes and ledgers into lines of JSON. What is mixed in
-are values at which readers break: numbers at the ends of their ranges, not a number, surrogates, depth, length.
+JSON is taken apart into its values, TOML and HTTP into lines, tapes and ledgers into lines of JSON. What is mixed
+in are values at which readers break: numbers at the ends of their ranges, not a number, surrogates, depth, length.
 """
 
 from __future__ import annotations

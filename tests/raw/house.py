@@ -10,7 +10,7 @@ import pytest
 
 from tests.raw.client import Raw, close, open_raw, say
 from voicepipe.app import Serving, serving
-from voicepipe.config import Config, EnginesConfig, LimitsConfig, ScriptedConfig
+from voicepipe.config import AdmissionConfig, Config, EnginesConfig, LimitsConfig, ScriptedConfig
 from voicepipe.engines.table import load
 
 REPLY = "Yes."
@@ -68,6 +68,7 @@ async def house(*, sessions: int = 4, reply: str = REPLY, **limits: float) -> As
     config = Config(
         port=0,
         engines=EnginesConfig(kind="scripted", scripted=script),
+        admission=AdmissionConfig(policy="count"),  # a machine that has other things to do keeps nobody out
         limits=LimitsConfig(max_sessions=sessions, grace_s=0.3, **limits),  # type: ignore[arg-type]
     )
     engines = load(config.engines, None, sessions=sessions, api_key=None)
