@@ -1,10 +1,10 @@
 """What one hostile client costs the good ones beside it: their system gap alone, and beside it, in one run.
 
 Eight good clients talk all the time, at instants that do not coincide. Windows of time alternate: alone, beside,
-alone, beside; the hostile client is a process of its own, the server is another one, and the good clients are
-a third, so that what moves is the server. The machine's own noise falls on both kinds of windows alike. A kind holds
-where the p99 (and the median) of its windows lies less than 20 % above that of the windows around them, or less than
-a millisecond, which is what timers are good for.
+beside, alone; the hostile client is a process of its own, the server is another one, and the good clients are a
+third, so that what moves is the server. The machine's own noise falls on both kinds of windows alike. A kind holds
+where p99 and median of its windows lie less than 20 % above those of the windows around them, or less than a
+millisecond, which is what timers are good for.
 
     python benchmarks/hostile.py                             # every kind, 2 x 10 s each side: 9 minutes
     python benchmarks/hostile.py --kinds pings --rounds 6    # one of them, closely
