@@ -7,8 +7,8 @@ it is told to go away while everybody talks.
 
 What breaks the run (exit status 1): a turn that a client saw committed without exactly one verdict in the ledger;
 a turn that was told two; a lease or a session that is left; another exit status than 0 at SIGTERM; a traceback; a
-bug counted by the server (`voicepipe_session_failures_total`, `voicepipe_tasks_abandoned_total`); memory that grows,
-beyond what the interval of its slope leaves open; descriptors or threads that do not come back.
+bug counted by the server (`voicepipe_session_failures_total`, `voicepipe_tasks_abandoned_total`); memory that
+grows beyond what the interval of its slope leaves open; descriptors or threads that do not come back.
 
     python benchmarks/soak.py                                             # 3 minutes, 8 sessions
     python benchmarks/soak.py --minutes 30 --sessions 20                  # scripted engines

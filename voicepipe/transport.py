@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Mapping
 
 from websockets.asyncio.server import ServerConnection
@@ -18,6 +19,7 @@ from websockets.frames import Frame, Opcode
 from voicepipe.connection import ConnectionClosed
 from voicepipe.core.admission import Grant, Refuse
 from voicepipe.gate import TurnedAway, Visit
+from voicepipe.inflow import Inflow, Transport
 from voicepipe.lobby import Ticket
 from voicepipe.wire.doors import NATIVE, Door
 
@@ -55,6 +57,7 @@ class VoiceSocket(ServerConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self._inflow = self._make_inflow()
         self.everyone.add(self)
         sock = transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
@@ -70,7 +73,23 @@ class VoiceSocket(ServerConnection):
     def data_received(self, data: bytes) -> None:
         if self._method is None:
             self._method = data.partition(b" ")[0]
-        super().data_received(data)
+        self._inflow.on_data(data)
+
+    def _make_inflow(self) -> Inflow:
+        """The library pauses and resumes the transport itself; resuming goes by way of the inflow."""
+        taken = self.recv_messages
+        inflow = Inflow(
+            Transport(
+                super().data_received,
+                self.transport.pause_reading,
+                self.transport.resume_reading,
+                self.loop.call_later,
+                lambda: taken.paused,
+                time.thread_time,
+            )
+        )
+        taken.resume = inflow.on_wanted
+        return inflow
 
     def send_data(self) -> None:
         """The library hangs up on a request that it cannot read (one with a body is such) without a word. It
@@ -101,6 +120,7 @@ class VoiceSocket(ServerConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.everyone.discard(self)
+        self._inflow.on_lost()
         if self._too_late is not None:
             self._too_late.cancel()
         if self.on_lost is not None:
