@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from voicepipe.inflow import MAX_REST_S, PIECE_BYTES, Inflow, Transport
+from voicepipe.inflow import BETWEEN_S, MAX_REST_S, PIECE_BYTES, Inflow, Transport
 
 
 class Line:
@@ -53,8 +53,8 @@ def test_what_is_large_is_parsed_by_pieces_with_a_turn_of_the_loop_between_them(
     line, data = Line(), bytes(range(256)) * 20
     line.inflow.on_data(data)
     assert len(line.fed) == 1 and not line.reads
-    assert line.ring() == 0.0 and len(line.fed) == 2 and not line.reads
-    assert line.ring() == 0.0
+    assert line.ring() == BETWEEN_S and len(line.fed) == 2 and not line.reads
+    assert line.ring() == BETWEEN_S
     assert b"".join(line.fed) == data and line.reads and not line.timers
 
 

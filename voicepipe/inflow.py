@@ -14,11 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 PIECE_BYTES = 2_048
-FREE_S = 0.0005
+FREE_S = 0.0002
 """A piece that is parsed within so much of the processor's time costs no waiting."""
 REST = 9.0
 """So many times as long is waited after one that took longer: a tenth of the loop, for each connection."""
 MAX_REST_S = 0.25
+BETWEEN_S = 0.0005
+"""Between pieces of one read, for what is made of them to be done: some megabytes a second, a hundred times speech."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,9 @@ class Inflow:
         self._do.feed(piece)
         took_s = self._do.used_s() - began_s
         rest_s = min(REST * took_s, MAX_REST_S) if took_s > FREE_S else 0.0
-        if not self._is_lost and (self._rest or rest_s):
+        if self._rest:
+            rest_s = max(rest_s, BETWEEN_S)
+        if not self._is_lost and rest_s:
             self._do.pause()
             self._wait(rest_s)
 
