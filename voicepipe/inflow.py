@@ -20,7 +20,7 @@ REST = 9.0
 """So many times as long is waited after one that took longer: a tenth of the loop, for each connection."""
 MAX_REST_S = 0.25
 BETWEEN_S = 0.0005
-"""Between pieces of one read, for what is made of them to be done: some megabytes a second, a hundred times speech."""
+"""Between pieces of one read, for what is made of them to be done: megabytes a second, a hundred times speech."""
 
 
 @dataclass(frozen=True, slots=True)
