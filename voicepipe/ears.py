@@ -178,7 +178,8 @@ class Ears:
         self._listen()
         if passed_over > 0 and not self._is_behind:
             self._is_behind = True
-            self._behind()
+            if self._overdue_at is not None:  # else the client knows already that nobody listens
+                self._behind()
 
     def _look_at_levels(self) -> None:
         size = _BLOCK_SAMPLES
