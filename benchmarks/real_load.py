@@ -71,7 +71,7 @@ def _load(config: Config, models: Models) -> Engines:
     return load(config.engines, models, sessions=config.limits.max_sessions, api_key=None)
 
 
-async def _clips(config: Config, models: Models) -> list[Samples]:
+async def clips(config: Config, models: Models) -> list[Samples]:
     async with serving(config, partial(_load, config, models)) as served:
         return [clip.samples for clip in await default_clips(served.engines.tts, None, served.on_thread)]
 
@@ -81,9 +81,9 @@ def real_sweep(args: argparse.Namespace) -> dict[str, Any]:
     store = ModelStore(default_root(os.environ), report=TerminalReporter(sys.stderr))
     models = find_models(config.engines, store.resolve)
     assert models is not None
-    clips = asyncio.run(_clips(config, models))
-    habits = Habits(clips_s=tuple(len(clip) / 16_000 for clip in clips))
-    stage = Stage(models, voice_of(clips), habits, args.seconds, args.budget_ms)
+    spoken = asyncio.run(clips(config, models))
+    habits = Habits(clips_s=tuple(len(clip) / 16_000 for clip in spoken))
+    stage = Stage(models, voice_of(spoken), habits, args.seconds, args.budget_ms)
     one = args.one or _find_one(stage)
     points = []
     for policy in args.policies:

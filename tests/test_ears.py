@@ -391,3 +391,19 @@ def test_a_vad_that_hangs_is_listened_to_no_more_and_a_fresh_one_is() -> None:
         assert one.of(Onset) and vad.opened == 2
 
     listened(story, vad)
+
+
+def test_who_has_been_told_that_nobody_listens_is_not_told_what_is_passed_over() -> None:
+    """It is so for as long as the detector's call takes, and no fault of the client's."""
+    told: list[str] = []
+
+    async def story(one: Listener) -> None:
+        one.ears._behind = lambda: told.append("behind")
+        one.ears.on_audio(bytes(2 * FRAME), None)
+        await asyncio.sleep(1.0)
+        one.ears.on_timer()
+        for _ in range(round(MAX_BACKLOG_S * 16_000 / 512) + 7):
+            one.ears.on_audio(bytes(2 * FRAME), None)
+        assert one.deaf and one.ears.passed_over_frames > 0 and not told
+
+    listened(story, FaultyVad([Hang(2.0)]), timeout_s=0.5)

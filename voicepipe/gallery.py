@@ -133,7 +133,7 @@ def _captions(path: Path) -> tuple[dict[str, str | Literal[False]], str]:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}, ""
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # also of UTF-8 and TOML
         return {}, f"{path.name} cannot be read: {error}."
     right = {name: text for name, text in values.items() if isinstance(text, str) or text is False}
     wrong = sorted(values.keys() - right.keys())

@@ -92,16 +92,15 @@ def _head(line: bytes) -> Head:
     """Looks at the version first: of another one, nothing else need be as here."""
     try:
         raw = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raw = None
     match raw:
         case {"entry": "recording", "version": version} if version != VERSION:
             problem = f"a recording of version {text(version)}; this voicepipe replays version {VERSION}"
             raise RecordingError(problem, field="version")
         case {"entry": "recording"} if line.endswith(b"\n"):
-            head = decode(line)
-            assert isinstance(head, Head)
-            return head
+            if isinstance(head := decode(line), Head):  # one whose `entry` stands there twice is another one
+                return head
     raise RecordingError("no recording: those of `--record` are replayed")
 
 
@@ -172,7 +171,13 @@ class _Run:
         serial = _Fed()
         more = {SERIAL: serial} if known.pop(SERIAL, None) is not None else {}
         args = _arguments(known, made.args, made.component)
-        self._components[made.name] = _Component(component(**args, **more), serial)
+        try:
+            inner = component(**args, **more)
+        except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError) as exc:
+            # Arguments of the right kinds, that do not go together: nothing of ours wrote this line.
+            problem = f"args: {made.component} cannot be made of them ({type(exc).__name__})"
+            raise RecordingError(problem, field="args") from None
+        self._components[made.name] = _Component(inner, serial)
         self.sessions += SERIAL in more
 
     def _tell(self, told: Input, number: int) -> None:

@@ -29,9 +29,11 @@ from voicepipe.core.scheduler import Scheduler
 from voicepipe.core.turn import Turns
 from voicepipe.errors import RecordingError
 
-VERSION = 4
+VERSION = 5
 """Of the lines, and of what core is told: raised when an argument or a command has other fields than before.
 Another one is refused."""
+LONGEST_SHOWN = 500
+"""Characters of a value that a message quotes."""
 HOLDS = "what was said, as words, by the user and by the voice; no sound"
 MAX_BYTES = 1 << 26
 """The longest bytes that a recording may claim: half an hour of 16 kHz PCM16."""
@@ -109,7 +111,7 @@ def decode(line: bytes) -> Entry:
         problem, _, path = str(exc).partition(" - at `$")
         field = path.rstrip("`").lstrip(".")
         raise RecordingError(f"{field}: {problem}" if field else problem, field=field or None) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise RecordingError(f"not JSON: {exc}") from None
 
 
@@ -253,5 +255,6 @@ def first_difference(expected: object, got: object, at: str = "") -> Unlike | No
 
 
 def text(value: object) -> str:
-    """For people, in one line."""
-    return repr(value) if value is NOTHING else msgspec.json.encode(value).decode()
+    """For people, in one line, and cut where it is long."""
+    whole = repr(value) if value is NOTHING else msgspec.json.encode(value).decode()
+    return whole if len(whole) <= LONGEST_SHOWN else f"{whole[:LONGEST_SHOWN]}..."

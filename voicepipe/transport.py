@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Mapping
 
 from websockets.asyncio.server import ServerConnection
@@ -18,6 +19,7 @@ from websockets.frames import Frame, Opcode
 from voicepipe.connection import ConnectionClosed
 from voicepipe.core.admission import Grant, Refuse
 from voicepipe.gate import TurnedAway, Visit
+from voicepipe.inflow import Inflow, Transport
 from voicepipe.lobby import Ticket
 from voicepipe.wire.doors import NATIVE, Door
 
@@ -30,6 +32,8 @@ _MAX_REASON_BYTES = 123  # RFC 6455, 5.5
 _POLICY = 1008
 _FAULTS = {1002: "protocol", 1007: "encoding", 1009: "too_large"}
 """Close codes that we send because of what the client did, as labels of its errors."""
+_SILENT = "keepalive ping timeout"
+"""The library's reason for a 1011 that is no fault of ours: its pings were not answered."""
 
 
 class VoiceSocket(ServerConnection):
@@ -53,6 +57,7 @@ class VoiceSocket(ServerConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self._inflow = self._make_inflow()
         self.everyone.add(self)
         sock = transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
@@ -68,7 +73,23 @@ class VoiceSocket(ServerConnection):
     def data_received(self, data: bytes) -> None:
         if self._method is None:
             self._method = data.partition(b" ")[0]
-        super().data_received(data)
+        self._inflow.on_data(data)
+
+    def _make_inflow(self) -> Inflow:
+        """The library pauses and resumes the transport itself; resuming goes by way of the inflow."""
+        taken = self.recv_messages
+        inflow = Inflow(
+            Transport(
+                super().data_received,
+                self.transport.pause_reading,
+                self.transport.resume_reading,
+                self.loop.call_later,
+                lambda: taken.paused,
+                time.thread_time,
+            )
+        )
+        taken.resume = inflow.on_wanted
+        return inflow
 
     def send_data(self) -> None:
         """The library hangs up on a request that it cannot read (one with a body is such) without a word. It
@@ -99,6 +120,7 @@ class VoiceSocket(ServerConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.everyone.discard(self)
+        self._inflow.on_lost()
         if self._too_late is not None:
             self._too_late.cancel()
         if self.on_lost is not None:
@@ -199,7 +221,12 @@ class WebsocketConnection:
         frame = closed.sent if ours_first else closed.rcvd
         if frame is None:
             return self._end(ConnectionClosed(), None)
-        fault = _FAULTS.get(frame.code) if ours_first else None
+        sent = closed.sent
+        # Of a close that itself broke the rules, the peer's frame came first, and ours has another code.
+        objected = sent is not None and (ours_first or sent.code != frame.code)
+        fault = _FAULTS.get(sent.code) if sent is not None and objected else None
+        if ours_first and frame.reason == _SILENT:
+            fault = "silent"
         return self._end(ConnectionClosed(frame.code, frame.reason), fault)
 
     def _end(self, closed: ConnectionClosed, fault: str | None) -> ConnectionClosed:

@@ -185,7 +185,7 @@ def read_file(path: Path) -> dict[str, object]:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror}", field="--config") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+    except (ValueError, RecursionError) as exc:  # no TOML, no UTF-8, a number of thousands of digits, or too deep
         raise ConfigError(f"{path} is not TOML: {exc}", field="--config") from None
 
 

@@ -76,6 +76,8 @@ class ScriptedConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The turn model's score in the n-th turn of a session is the n-th of these, round and round."""
     turn_model_ms: Millis = 50.0
     """Service time of one question to it."""
+    llm_fails_every: Most = 0
+    """Of the replies, one in so many fails at its first step, to see what a fault costs; 0: none does."""
     occupy: Literal["sleep", "spin"] = "sleep"
     """"spin" burns the CPU as a model would; "sleep" only takes the time."""
 

@@ -36,7 +36,7 @@ from voicepipe.engines.base import (
     Window,
     whole_window,
 )
-from voicepipe.errors import EngineBusy, PromptTooLong
+from voicepipe.errors import EngineBusy, EngineUnavailable, PromptTooLong
 
 RATE_HZ = 16_000
 VAD_THRESHOLD_DBFS = -40.0
@@ -157,6 +157,7 @@ class ScriptedLlm:
         self.slots = slots
         self._leased = 0
         self._called = 0
+        self._generations = 0
 
     def open(self, session: str) -> ScriptedLlmSlot:
         if self._leased == self.slots:
@@ -172,7 +173,10 @@ class ScriptedLlm:
         return self._leased
 
     def generation(self, prompt: Prompt) -> ScriptedGeneration:
-        return ScriptedGeneration(self._config, self._occupier, prompt.max_tokens, self._calls(prompt))
+        self._generations += 1
+        every = self._config.llm_fails_every
+        fails = every > 0 and self._generations % every == 0
+        return ScriptedGeneration(self._config, self._occupier, prompt.max_tokens, self._calls(prompt), fails=fails)
 
     def _step_together(self, generations: Sequence[ScriptedGeneration]) -> MaybeAwaitable[Sequence[LlmStep]]:
         """The first takes as long as alone."""
@@ -219,8 +223,11 @@ class ScriptedGeneration:
         occupier: _Occupier,
         max_tokens: int,
         calls: tuple[ToolUse, ...] = (),
+        *,
+        fails: bool = False,
     ) -> None:
         self._calls = calls
+        self._fails = fails
         self._config = config
         self._occupier = occupier
         self._tokens = re.findall(r"\S+\s*", config.reply)
@@ -233,6 +240,8 @@ class ScriptedGeneration:
         return StepSize("decode", 1, self._position + 1, self._config.llm_batch)
 
     def step(self) -> MaybeAwaitable[LlmStep]:
+        if self._fails:
+            raise EngineUnavailable("this reply is scripted to fail")
         reads = self._position < 0
         return self._occupier.after(
             self._config.llm_prefill_ms if reads else self._config.llm_token_ms, self.advance()

@@ -11,8 +11,11 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from math import inf, isfinite
 from statistics import median
 from typing import Any, NamedTuple
+
+import msgspec
 
 from voicepipe.core.endpoint import RATE_HZ
 from voicepipe.core.events import WorkKind
@@ -66,13 +69,13 @@ def calibrate(
     not show it. `needs`: what is going to be simulated. Raises ConfigError where a line is none of a ledger's, or
     too few chunks are in it: of what and how many more, and how they are recorded."""
     chunks: list[_Chunk] = []
-    turns: list[Mapping[str, Any]] = []
+    turns: list[_Turn] = []
     for number, line in enumerate(lines, 1):
         entry = _entry(number, line)
         if "chunk" in entry:
             chunks.append(_chunk(number, entry))
         elif "verdict" in entry:
-            turns.append(entry)
+            turns.append(_turn(number, entry))
     seen = _seen(chunks)
     _check_enough(seen, needs or _ANY)
     costs = tuple(_costs(seen))
@@ -111,11 +114,38 @@ def _chunk(number: int, entry: Mapping[str, Any]) -> _Chunk:
         units, context = float(entry["units"] or 0.0), float(entry["context"] or 0.0)
         kind, variant, lane = WorkKind(entry["chunk"]), str(entry["variant"] or ""), str(entry["lane"])
         whole = bool(entry["whole"])
-    except (KeyError, TypeError, ValueError) as exc:
-        raise ConfigError(f"line {number} of the ledger is no chunk's: {exc!r}", field=f"line {number}") from None
-    if not (queued <= started <= finished and units >= 0.0 and context >= 0.0):
+    except (KeyError, TypeError, ValueError, OverflowError) as exc:
+        raise ConfigError(
+            f"line {number} of the ledger is no chunk's: {repr(exc)[:200]}", field=f"line {number}"
+        ) from None
+    if not (-inf < queued <= started <= finished < inf and 0.0 <= units < inf and 0.0 <= context < inf):
         raise ConfigError(f"line {number} of the ledger: times or sizes that cannot be", field=f"line {number}")
     return _Chunk(kind, variant, lane, queued, started, finished, units, context, whole)
+
+
+class _Instants(msgspec.Struct):
+    sent: float | None
+    audio: float | None
+    commit: float | None
+    acknowledged: float | None
+    soft_end: float | None
+
+
+class _Turn(msgspec.Struct):
+    """What is looked at of one. Milliseconds."""
+
+    instants: _Instants
+    speech_end: float | None
+
+
+def _turn(number: int, entry: Mapping[str, Any]) -> _Turn:
+    try:
+        turn = msgspec.convert(entry, _Turn)
+    except msgspec.ValidationError as exc:
+        raise ConfigError(f"line {number} of the ledger is no turn's: {exc}", field=f"line {number}") from None
+    if not all(value is None or isfinite(value) for value in msgspec.structs.astuple(turn.instants)):
+        raise ConfigError(f"line {number} of the ledger: times that cannot be", field=f"line {number}")
+    return turn
 
 
 # what chunks take
@@ -254,23 +284,23 @@ def _hand_offs(lane: Sequence[_Chunk]) -> tuple[tuple[float, ...], tuple[float, 
     return begin_s, tuple(sorted(left_s))
 
 
-def _sends(turns: Iterable[Mapping[str, Any]]) -> list[float]:
+def _sends(turns: Iterable[_Turn]) -> list[float]:
     """From the instant at which the first content could go out to the socket. Seconds."""
     found = []
     for turn in turns:
-        marks = turn["instants"]
-        sent, audio, commit = marks["sent"], marks["audio"], marks["commit"]
-        if sent is not None and audio is not None and commit is not None and marks["acknowledged"] is None:
+        marks = turn.instants
+        sent, audio, commit = marks.sent, marks.audio, marks.commit
+        if sent is not None and audio is not None and commit is not None and marks.acknowledged is None:
             found.append(max(0.0, sent - max(audio, commit)) / 1000)
     return found
 
 
-def _noticed(turns: Iterable[Mapping[str, Any]]) -> list[float]:
+def _noticed(turns: Iterable[_Turn]) -> list[float]:
     """From the end of speech to the begin of the detector's first silent frame: what is left when the frame has
     been waited for, and packet and chunk at the mean. Seconds."""
     ears = Ears()
     waited_s = 1.5 * ears.frame_samples / RATE_HZ + 0.5 * ears.packet_s + ears.uplink_s
-    ends = [turn["instants"]["soft_end"] for turn in turns if turn["speech_end"] is not None]
+    ends = [turn.instants.soft_end for turn in turns if turn.speech_end is not None]
     return [max(0.0, end / 1000 - waited_s) for end in ends if end is not None]
 
 

@@ -300,7 +300,7 @@ def parse_service(values: Any) -> ServiceModel:
     except msgspec.ValidationError as exc:
         message, _, place = str(exc).partition(" - at `")
         field = place.removeprefix("$").strip(".`") or None
-        raise ConfigError(f"{field or 'service model'}: {message}", field=field) from None
+        raise ConfigError(f"{field or 'service model'}: {message[:_MOST_SHOWN]}", field=field) from None
     model.lane_of()
     for index, cost in enumerate(model.costs):
         _ascending(f"costs[{index}].ratios", cost.ratios)
@@ -311,6 +311,8 @@ def parse_service(values: Any) -> ServiceModel:
     return model
 
 
+_MOST_SHOWN = 200
+"""Characters of what is wrong, which may hold all that stands there."""
 _MAY_BE_NOTHING = frozenset({WorkKind.HEAR, WorkKind.GENERATE})
 _READERS: Mapping[str, Any] = {".json": json.loads, ".toml": tomllib.loads}
 

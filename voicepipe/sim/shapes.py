@@ -88,7 +88,7 @@ def parse_shapes(text: str) -> dict[str, Shape]:
     """A table for each shape, whose name is the shape's. Raises ConfigError, whose `field` is the dotted key."""
     try:
         values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+    except (ValueError, RecursionError) as exc:  # also a number of thousands of digits
         raise ConfigError(f"shapes: not TOML: {exc}", field="shapes") from None
     if not values:
         raise ConfigError("shapes: expected a table for each shape, such as [chat]", field="shapes")

@@ -9,6 +9,8 @@ from math import isfinite
 
 from voicepipe.errors import ConfigError
 
+_SHOWN = 1e300
+
 
 class Table:
     """`name` is dotted, and the `field` of errors with it. Raises ConfigError on a key that is not known."""
@@ -42,10 +44,11 @@ class Table:
     def number(self, key: str, low: float, high: float, default: float | None = None) -> float:
         """From `low` to `high`, both included."""
         found = self.value(key) if default is None or key in self else default
-        if isinstance(found, bool) or not isinstance(found, int | float) or not isfinite(found):
+        if isinstance(found, bool) or not isinstance(found, int | float):
             raise self.wrong(key, f"a number from {low:g} to {high:g}")
-        if not low <= found <= high:
-            raise self.wrong(key, f"a number from {low:g} to {high:g}, got {found:g}")
+        if not low <= found <= high:  # compared as they are: a whole number may be too large for a float
+            got = f", got {found:g}" if abs(found) < _SHOWN and isfinite(found) else ""
+            raise self.wrong(key, f"a number from {low:g} to {high:g}{got}")
         return float(found)
 
     def whole(self, key: str, low: int, high: int, default: int | None = None) -> int:

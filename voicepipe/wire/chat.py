@@ -102,6 +102,8 @@ def parse(body: bytes) -> ChatRequest:
         raw = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadJson(f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise BadJson("the body is not JSON: nested too deeply") from None
     if not isinstance(raw, dict):
         raise BadJson("the body must be a JSON object")
     for name, value in raw.items():

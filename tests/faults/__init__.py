@@ -1,0 +1,1 @@
+"""A network that misbehaves, between a real client and a real server."""
