@@ -151,6 +151,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "wire": (),
     "wire.messages": ("audio", "errors"),
     "wire.dialect": ("wire.messages", "errors"),
+    "wire.text_frames": ("errors",),
     "wire.doors": (
         "wire",
         "wire.dialect",
@@ -163,8 +164,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "wire.realtime": (),
     "wire.realtime.*": ("wire", "wire.dialect", "wire.messages", "wire.realtime.*", "audio", "errors", "g711"),
     "wire.twilio": (),
-    "wire.twilio.*": ("wire", "wire.dialect", "wire.messages", "wire.twilio.*", "errors", "g711"),
-    "wire.*": ("wire.messages", "audio", "errors"),
+    "wire.twilio.*": (
+        "wire",
+        "wire.dialect",
+        "wire.messages",
+        "wire.text_frames",
+        "wire.twilio.*",
+        "errors",
+        "g711",
+    ),
+    "wire.*": ("wire.messages", "wire.text_frames", "audio", "errors"),
     "models": ("models.*",),
     "models.*": ("models", "models.*", "errors"),
     # the session and what it stands on

@@ -80,6 +80,7 @@ from voicepipe.wire.messages import (
     Verdict,
     Waiting,
 )
+from voicepipe.wire.text_frames import utf8_of
 
 __all__ = [
     "HEADER_BYTES",
@@ -184,7 +185,7 @@ def check_size(data: str | bytes) -> None:
     """What a frame may carry, either way. Raises TooLarge, which names the limit, and BadJson for a text that is no
     UTF-8."""
     if isinstance(data, str):
-        _checked_bytes(data)
+        utf8_of(data, MAX_TEXT_BYTES, "a text frame")
     elif len(data) > MAX_BINARY_BYTES:
         raise TooLarge(f"a binary frame may have {MAX_BINARY_BYTES} bytes, not {len(data)}", field="binary frame")
 
@@ -272,7 +273,7 @@ _SERVER: Final[_Table[ServerMessage]] = _table(ServerMessage)
 
 
 def _decode_text(text: str, table: _Table[M]) -> M:
-    raw = _checked_bytes(text)
+    raw = utf8_of(text, MAX_TEXT_BYTES, "a text frame")
     kind = _kind(raw)
     entry = table.get(kind)
     if entry is None:
@@ -285,20 +286,6 @@ def _decode_text(text: str, table: _Table[M]) -> M:
         raise _bad_field(str(exc), cls, kind) from None
     except (msgspec.DecodeError, RecursionError) as exc:
         raise _bad_json(exc) from None
-
-
-def _checked_bytes(text: str) -> bytes:
-    """UTF-8 of a text frame within the limit; its characters are counted before it is copied."""
-    size = len(text)
-    if size <= MAX_TEXT_BYTES:
-        try:
-            raw = text.encode()
-        except UnicodeEncodeError:
-            raise BadJson("a text frame holds a lone surrogate") from None
-        if len(raw) <= MAX_TEXT_BYTES:
-            return raw
-        size = len(raw)
-    raise TooLarge(f"a text frame may have {MAX_TEXT_BYTES} bytes, not {size}", field="text frame")
 
 
 def _kind(raw: bytes) -> str:

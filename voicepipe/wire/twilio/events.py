@@ -12,8 +12,9 @@ from typing import Annotated, Final, Literal, get_args
 import msgspec
 from msgspec import Meta, Struct
 
-from voicepipe.errors import BadField, BadFrame, BadJson, TooLarge, UnknownType
+from voicepipe.errors import BadField, BadFrame, BadJson, UnknownType
 from voicepipe.wire.dialect import Frame
+from voicepipe.wire.text_frames import utf8_of
 
 Fate = Literal["supported", "ignored", "refused"]
 
@@ -121,7 +122,9 @@ _DECODERS: Final = {str(cls.__struct_config__.tag): msgspec.json.Decoder(cls) fo
 
 def decode(data: Frame) -> Event:
     """Raises BadFrame, TooLarge, BadJson, UnknownType and BadField."""
-    raw = _checked_bytes(data)
+    if isinstance(data, bytes):
+        raise BadFrame("a binary frame; sound comes in `media` events")
+    raw = utf8_of(data, MAX_EVENT_BYTES, "an event")
     decoder = _DECODERS.get(_kind(raw))
     if decoder is None:
         raise UnknownType("an event of an unknown name", field="event")
@@ -132,21 +135,6 @@ def decode(data: Frame) -> Event:
     except (msgspec.DecodeError, RecursionError):
         raise BadJson("an event is no JSON that can be read") from None
     return event
-
-
-def _checked_bytes(data: Frame) -> bytes:
-    if isinstance(data, bytes):
-        raise BadFrame("a binary frame; sound comes in `media` events")
-    size = len(data)
-    if size <= MAX_EVENT_BYTES:
-        try:
-            raw = data.encode()
-        except UnicodeEncodeError:
-            raise BadJson("a text frame holds a lone surrogate") from None
-        if len(raw) <= MAX_EVENT_BYTES:
-            return raw
-        size = len(raw)
-    raise TooLarge(f"an event may have {MAX_EVENT_BYTES} bytes, not {size}", field="text frame")
 
 
 def _kind(raw: bytes) -> str:
