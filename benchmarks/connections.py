@@ -122,7 +122,8 @@ class Server:
         """What it holds once all have gone; after some seconds at most."""
         for _ in range(100):
             now = await self.holds(collected=True)
-            if (now.sessions, now.leases, now.tasks) <= (before.sessions, before.leases, before.tasks):
+            names = ("sessions", "leases", "tasks", "remembered")
+            if all(getattr(now, name) <= getattr(before, name) for name in names):
                 return now
             await asyncio.sleep(0.1)
         return now

@@ -20,13 +20,14 @@ NOTICED_S = 8.0
 own limits, made short here, come to a fraction of it."""
 
 
+SHORT = {"handshake_s": 0.6, "start_s": 0.8}
+
+
 def shorten(patch: pytest.MonkeyPatch) -> None:
-    """The server's times for a request, for a first message and between pings, which are seconds."""
-    patch.setattr("voicepipe.server._OPEN_TIMEOUT_S", 0.6)
+    """The server's times for an upgrade that is held, and between pings, which are seconds."""
     patch.setattr("voicepipe.server._LONGEST_HELD_S", 0.0)
     patch.setattr("voicepipe.server._PING_INTERVAL_S", 0.3)
     patch.setattr("voicepipe.server._PING_TIMEOUT_S", 0.6)
-    patch.setattr("voicepipe.reception.START_TIMEOUT_S", 0.8)
 
 
 class House:
@@ -69,7 +70,7 @@ async def house(*, sessions: int = 4, reply: str = REPLY, **limits: float) -> As
         port=0,
         engines=EnginesConfig(kind="scripted", scripted=script),
         admission=AdmissionConfig(policy="count"),  # a machine that has other things to do keeps nobody out
-        limits=LimitsConfig(max_sessions=sessions, grace_s=0.3, **limits),  # type: ignore[arg-type]
+        limits=LimitsConfig(max_sessions=sessions, grace_s=0.3, **(SHORT | limits)),  # type: ignore[arg-type]
     )
     engines = load(config.engines, None, sessions=sessions, api_key=None)
     async with serving(config, lambda: engines) as served:

@@ -201,9 +201,8 @@ async def test_a_server_without_pings_is_found(monkeypatch: pytest.MonkeyPatch) 
         client.reset()
 
 
-async def test_a_request_without_a_limit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicepipe.server._OPEN_TIMEOUT_S", 60.0)
-    async with house() as built, raw(built.port) as client:
+async def test_a_request_without_a_limit_is_found() -> None:
+    async with house(handshake_s=60.0) as built, raw(built.port) as client:
         await client.send(request()[:20])
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1.5):
