@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 
@@ -74,3 +75,19 @@ def test_a_call_that_hangs_does_not_keep_the_process_from_ending() -> None:
         "assert began.wait(10)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode == 0
+
+
+def test_an_idle_worker_lets_go_of_its_last_call() -> None:
+    """A call holds the session that asked for it, and that a minute of sound."""
+
+    class Held:
+        pass
+
+    held = Held()
+    gone = threading.Event()
+    weakref.finalize(held, gone.set)
+    worker = Worker("w")
+    worker.submit(lambda held=held: repr(held)).result()  # type: ignore[misc]
+    del held
+    assert gone.wait(5.0)
+    worker.shutdown()

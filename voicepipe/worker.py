@@ -52,6 +52,7 @@ class Worker(Executor):
 def _work(tasks: SimpleQueue[Any]) -> None:
     while (task := tasks.get()) is not None:
         task()
+        del task  # or an idle thread keeps its last call, and the session that asked for it
 
 
 class Crew:
