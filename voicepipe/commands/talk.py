@@ -119,7 +119,7 @@ def _ready(out: Path) -> None:
 
 
 def _reporter(args: argparse.Namespace) -> Reporter:
-    return JsonLines(sys.stdout, sys.stderr) if args.json else Display(sys.stdout)
+    return JsonLines(sys.stdout, sys.stderr) if args.json else Display(sys.stdout, sys.stderr)
 
 
 def _report(run: Coroutine[object, object, bool], reporter: Reporter) -> int:
