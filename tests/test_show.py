@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from voicepipe.errors import Refused
+from voicepipe.errors import Refused, Unauthorized, VoicepipeError
 from voicepipe.show import Display, JsonLines
 from voicepipe.wire import messages as wire
 from voicepipe_client import Disconnected, Event, Reconnected, TurnRecord
@@ -97,11 +97,34 @@ def test_a_recording_of_which_no_turn_came_is_named() -> None:
     assert lost.getvalue() == "no turn came of a.wav, b.wav: it ended before that\n"
 
 
-def test_machines_are_told_of_a_refusal() -> None:
-    """As the summary, with reason and time."""
+@pytest.mark.parametrize(
+    ("error", "summary"),
+    [
+        (Refused("capacity", 900), {"refused": {"reason": "capacity", "retry_after_ms": 900}}),
+        (
+            Unauthorized("a token is needed"),
+            {"turns": 0, "ended": "failed", "error": {"code": "unauthorized", "message": "a token is needed"}},
+        ),
+        (None, {"turns": 0, "ended": "interrupted", "error": None}),
+    ],
+)
+def test_machines_get_a_summary_where_there_was_no_session(
+    error: VoicepipeError | None, summary: dict[str, object]
+) -> None:
+    """Refused, failed, or interrupted before."""
+    out, err = io.StringIO(), io.StringIO()
+    JsonLines(out, err).on_no_session(error)
+    assert [json.loads(line) for line in out.getvalue().splitlines()] == [{"summary": summary}]
+    assert err.getvalue() == ""
+
+
+def test_there_is_one_summary_and_no_second_one() -> None:
+    """What ends a session is in its summary, and is raised afterwards as well."""
     out = io.StringIO()
-    JsonLines(out, io.StringIO()).on_refused(Refused("capacity", 900))
-    assert json.loads(out.getvalue()) == {"summary": {"refused": {"reason": "capacity", "retry_after_ms": 900}}}
+    lines = JsonLines(out, io.StringIO())
+    lines.on_end({"turns": 1, "ended": "lost"}, None)
+    lines.on_no_session(Refused("capacity", 900))
+    assert len(out.getvalue().splitlines()) == 1
 
 
 def test_a_terminal_sees_partials_change_in_place() -> None:

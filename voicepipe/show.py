@@ -10,7 +10,7 @@ from typing import Protocol, TextIO
 import msgspec
 
 from voicepipe.audio import AUDIBLE_DBFS
-from voicepipe.errors import Refused
+from voicepipe.errors import Refused, VoicepipeError
 from voicepipe.waterfall import turn_lines
 from voicepipe.wire import messages as wire
 from voicepipe_client import Disconnected, Event, Reconnected, TurnRecord, refused_summary
@@ -25,7 +25,10 @@ class Reporter(Protocol):
     def on_event(self, event: Event, now: float) -> None: ...
     def on_turn(self, record: TurnRecord) -> None: ...
     def on_end(self, summary: Mapping[str, object], written: Path | None) -> None: ...
-    def on_refused(self, refused: Refused) -> None: ...
+    def on_no_session(self, error: VoicepipeError | None) -> None:
+        """None came about, because of `error` or, None, because it was interrupted. After `on_end`, when it is the
+        error of a session that there was, it says nothing new."""
+        ...
 
 
 class JsonLines:
@@ -35,6 +38,7 @@ class JsonLines:
     def __init__(self, out: TextIO, err: TextIO) -> None:
         self._out = out
         self._err = err
+        self._has_ended = False
 
     def say(self, text: str) -> None:
         """Machines do not read it."""
@@ -60,9 +64,12 @@ class JsonLines:
         for line in unsaid_lines(summary):
             _complain(self._err, line)
         self._print({"summary": {**summary, "out": None if written is None else str(written)}})
+        self._has_ended = True
 
-    def on_refused(self, refused: Refused) -> None:
-        self._print({"summary": refused_summary(refused)})
+    def on_no_session(self, error: VoicepipeError | None) -> None:
+        if not self._has_ended:
+            self._print({"summary": _no_session(error)})
+            self._has_ended = True
 
     def _print(self, value: Mapping[str, object]) -> None:
         self._out.write(json.dumps(value) + "\n")
@@ -114,7 +121,7 @@ class Display:
             assert isinstance(error, Mapping)
             self._line(str(error["message"]))
 
-    def on_refused(self, refused: Refused) -> None:
+    def on_no_session(self, error: VoicepipeError | None) -> None:
         """The error says it."""
 
     def on_event(self, event: Event, now: float) -> None:
@@ -159,6 +166,14 @@ class Display:
             self._out.write("\n")
             self._in_reply = False
         self._write(text + "\n")
+
+
+def _no_session(error: VoicepipeError | None) -> dict[str, object]:
+    if isinstance(error, Refused):
+        return refused_summary(error)
+    if error is None:
+        return {"turns": 0, "ended": "interrupted", "error": None}
+    return {"turns": 0, "ended": "failed", "error": {"code": error.code, "message": error.message}}
 
 
 def _complain(err: TextIO, text: str) -> None:
