@@ -138,7 +138,7 @@ async def test_a_server_that_drains_after_the_last_answer_is_no_failure() -> Non
         await drain(ws)
 
     said, shown = io.StringIO(), io.StringIO()
-    for reporter in (JsonLines(said, io.StringIO()), Display(shown)):
+    for reporter in (JsonLines(said, io.StringIO()), Display(shown, io.StringIO())):
         async with Scripted(then).listening() as url:
             assert await converse(Call(url), [CLIP], reporter)
     summary = json.loads(said.getvalue().splitlines()[-1])["summary"]
@@ -203,7 +203,7 @@ async def test_a_talk_that_is_cancelled_in_a_turn_says_so() -> None:
 
     seen, said = asyncio.Event(), io.StringIO()
     async with Scripted(then).listening() as url:
-        talking = asyncio.ensure_future(converse(Call(url), [CLIP], Seen(said)))
+        talking = asyncio.ensure_future(converse(Call(url), [CLIP], Seen(said, io.StringIO())))
         await seen.wait()
         talking.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -226,7 +226,7 @@ async def test_without_a_microphone_only_the_error_speaks(monkeypatch: pytest.Mo
     said = io.StringIO()
     async with Scripted(then).listening() as url:
         with pytest.raises(NoMicrophone):
-            await converse(Call(url), [], Display(said))
+            await converse(Call(url), [], Display(said, io.StringIO()))
     assert "no turn" not in said.getvalue()
 
 
@@ -291,6 +291,26 @@ async def test_replies_are_written_where_they_should_be(tmp_path: Path) -> None:
     loud = np.abs(reply) > 0.01
     assert np.count_nonzero(loud) / rate_hz == pytest.approx(0.9, abs=0.1)
     assert str(out) in said.getvalue()
+
+
+async def test_who_waits_for_a_place_is_told_so() -> None:
+    """With the place in line, and again when it changes."""
+
+    async def room(ws: ServerConnection) -> None:
+        await ws.send(native.encode_server(native.Waiting(2)))
+        await ws.send(native.encode_server(native.Waiting(1)))
+        await ws.recv()
+        await ws.send(native.encode_server(native.SessionReady("s", "voicepipe.v1", 16_000, 200.0, None)))
+        await ws.close()
+
+    out, err = io.StringIO(), io.StringIO()
+    async with serve(room, "127.0.0.1", 0, subprotocols=[Subprotocol("voicepipe.v1")]) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await converse(Call(url), [CLIP], JsonLines(out, err))
+    assert err.getvalue().splitlines()[:2] == [
+        "voicepipe: waiting for a place: 2nd in line",
+        "voicepipe: waiting for a place: 1st in line",
+    ]
 
 
 async def test_nobody_there_leaves_no_file(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from voicepipe.errors import Refused
+from voicepipe.errors import Refused, Unauthorized, VoicepipeError
 from voicepipe.show import Display, JsonLines
 from voicepipe.wire import messages as wire
 from voicepipe_client import Disconnected, Event, Reconnected, TurnRecord
@@ -66,8 +66,21 @@ def test_what_becomes_of_the_connection_is_told(event: Event, said: str) -> None
     """To people among the lines, to machines' owners beside the objects."""
     out, err, shown = io.StringIO(), io.StringIO(), io.StringIO()
     JsonLines(out, err).on_event(event, 0.0)
-    Display(shown).on_event(event, 0.0)
+    Display(shown, io.StringIO()).on_event(event, 0.0)
     assert (out.getvalue(), err.getvalue(), shown.getvalue()) == ("", f"voicepipe: {said}\n", f"({said})\n")
+
+
+@pytest.mark.parametrize(
+    ("position", "said"),
+    [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (12, "12th"), (21, "21st"), (113, "113th")],
+)
+def test_a_place_in_the_waiting_room_is_told_on_stderr(position: int, said: str) -> None:
+    """Whatever stdout is for."""
+    out, err, shown, beside = io.StringIO(), io.StringIO(), io.StringIO(), io.StringIO()
+    JsonLines(out, err).on_waiting(position)
+    Display(shown, beside).on_waiting(position)
+    assert err.getvalue() == beside.getvalue() == f"voicepipe: waiting for a place: {said} in line\n"
+    assert out.getvalue() == shown.getvalue() == ""
 
 
 def test_a_recording_of_which_no_turn_came_is_named() -> None:
@@ -75,26 +88,49 @@ def test_a_recording_of_which_no_turn_came_is_named() -> None:
     summary = {"turns": 1, "unheard_clips": ["a.wav", "b.wav"], "ended": "done"}
     out, err, shown = io.StringIO(), io.StringIO(), io.StringIO()
     JsonLines(out, err).on_end(summary, None)
-    Display(shown).on_end(summary, None)
+    Display(shown, io.StringIO()).on_end(summary, None)
     assert json.loads(out.getvalue())["summary"]["unheard_clips"] == ["a.wav", "b.wav"]
     said = "no turn came of a.wav, b.wav: there is sound in it, and the server heard no speech\n"
     assert (err.getvalue(), shown.getvalue()) == (f"voicepipe: {said}", said)
     lost = io.StringIO()
-    Display(lost).on_end({**summary, "ended": "lost"}, None)
+    Display(lost, io.StringIO()).on_end({**summary, "ended": "lost"}, None)
     assert lost.getvalue() == "no turn came of a.wav, b.wav: it ended before that\n"
 
 
-def test_machines_are_told_of_a_refusal() -> None:
-    """As the summary, with reason and time."""
+@pytest.mark.parametrize(
+    ("error", "summary"),
+    [
+        (Refused("capacity", 900), {"refused": {"reason": "capacity", "retry_after_ms": 900}}),
+        (
+            Unauthorized("a token is needed"),
+            {"turns": 0, "ended": "failed", "error": {"code": "unauthorized", "message": "a token is needed"}},
+        ),
+        (None, {"turns": 0, "ended": "interrupted", "error": None}),
+    ],
+)
+def test_machines_get_a_summary_where_there_was_no_session(
+    error: VoicepipeError | None, summary: dict[str, object]
+) -> None:
+    """Refused, failed, or interrupted before."""
+    out, err = io.StringIO(), io.StringIO()
+    JsonLines(out, err).on_no_session(error)
+    assert [json.loads(line) for line in out.getvalue().splitlines()] == [{"summary": summary}]
+    assert err.getvalue() == ""
+
+
+def test_there_is_one_summary_and_no_second_one() -> None:
+    """What ends a session is in its summary, and is raised afterwards as well."""
     out = io.StringIO()
-    JsonLines(out, io.StringIO()).on_refused(Refused("capacity", 900))
-    assert json.loads(out.getvalue()) == {"summary": {"refused": {"reason": "capacity", "retry_after_ms": 900}}}
+    lines = JsonLines(out, io.StringIO())
+    lines.on_end({"turns": 1, "ended": "lost"}, None)
+    lines.on_no_session(Refused("capacity", 900))
+    assert len(out.getvalue().splitlines()) == 1
 
 
 def test_a_terminal_sees_partials_change_in_place() -> None:
     """Tentative words in brackets; a shorter line wipes the longer one before it."""
     out = Terminal()
-    display = Display(out)
+    display = Display(out, io.StringIO())
     display.on_event(wire.TranscriptPartial(1, "Hello", "there maybe"), 0.0)
     display.on_event(wire.TranscriptPartial(1, "Hello you", ""), 0.1)
     display.on_event(wire.TranscriptFinal(1, "Hello you."), 0.2)
@@ -106,7 +142,7 @@ def test_a_terminal_sees_partials_change_in_place() -> None:
 def test_elsewhere_only_what_is_final_is_printed() -> None:
     """The reply grows on one line, and whatever comes next starts on its own."""
     out = io.StringIO()
-    display = Display(out)
+    display = Display(out, io.StringIO())
     display.on_event(wire.TranscriptPartial(1, "Hel", "lo"), 0.0)
     display.on_event(wire.TranscriptFinal(1, "Hello."), 0.1)
     display.on_event(wire.ReplyText(1, 1, "One."), 0.2)
@@ -125,7 +161,7 @@ def test_each_recording_in_which_nobody_spoke_is_named_with_the_reason() -> None
     """Silence, or a noise in which there are no words; nothing general is said beside them."""
     shown = io.StringIO()
     summary = {"turns": 0, "silent_clips": ["q.wav"], "wordless_clips": ["hum.wav"], "ended": "done"}
-    Display(shown).on_end(summary, None)
+    Display(shown, io.StringIO()).on_end(summary, None)
     assert shown.getvalue().splitlines() == [
         "nobody spoke in q.wav: no sound in it is louder than -50 dBFS",
         "nobody spoke in hum.wav: the server heard sound in it, and no words",
@@ -144,5 +180,5 @@ def test_each_recording_in_which_nobody_spoke_is_named_with_the_reason() -> None
 def test_no_turn_at_all_is_said(ended: str, says: str) -> None:
     """Silence is not left unexplained; where it ended otherwise, nothing is guessed about what was said."""
     out = io.StringIO()
-    Display(out).on_end({"turns": 0, "unheard_clips": [], "ended": ended}, None)
+    Display(out, io.StringIO()).on_end({"turns": 0, "unheard_clips": [], "ended": ended}, None)
     assert out.getvalue() == says

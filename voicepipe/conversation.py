@@ -98,7 +98,7 @@ async def converse(call: Call, clips: Sequence[Clip], reporter: Reporter) -> boo
     async with stay_connected(
         call.url,
         rate=RATE_HZ,
-        wishes={"token": call.token, "budget_ms": call.budget_ms},
+        wishes={"token": call.token, "budget_ms": call.budget_ms, "on_waiting": reporter.on_waiting},
         operating_point=call.operating_point,
         enforcement=call.enforcement,
     ) as session:

@@ -10,7 +10,7 @@ from typing import Protocol, TextIO
 import msgspec
 
 from voicepipe.audio import AUDIBLE_DBFS
-from voicepipe.errors import Refused
+from voicepipe.errors import Refused, VoicepipeError
 from voicepipe.waterfall import turn_lines
 from voicepipe.wire import messages as wire
 from voicepipe_client import Disconnected, Event, Reconnected, TurnRecord, refused_summary
@@ -20,11 +20,15 @@ class Reporter(Protocol):
     """Hears of everything, and prints what its readers want."""
 
     def say(self, text: str) -> None: ...
+    def on_waiting(self, position: int) -> None: ...
     def on_ready(self, ready: wire.SessionReady) -> None: ...
     def on_event(self, event: Event, now: float) -> None: ...
     def on_turn(self, record: TurnRecord) -> None: ...
     def on_end(self, summary: Mapping[str, object], written: Path | None) -> None: ...
-    def on_refused(self, refused: Refused) -> None: ...
+    def on_no_session(self, error: VoicepipeError | None) -> None:
+        """None came about, because of `error` or, None, because it was interrupted. After `on_end`, when it is the
+        error of a session that there was, it says nothing new."""
+        ...
 
 
 class JsonLines:
@@ -34,9 +38,13 @@ class JsonLines:
     def __init__(self, out: TextIO, err: TextIO) -> None:
         self._out = out
         self._err = err
+        self._has_ended = False
 
     def say(self, text: str) -> None:
         """Machines do not read it."""
+
+    def on_waiting(self, position: int) -> None:
+        _complain(self._err, waiting_text(position))
 
     def on_ready(self, ready: wire.SessionReady) -> None:
         """Nothing of it belongs to a turn."""
@@ -45,24 +53,23 @@ class JsonLines:
         """The turn's record holds what is left of it, except of an error and of the connection."""
         match event:
             case wire.Error():
-                self._complain(f"server: {error_text(event)}")
+                _complain(self._err, f"server: {error_text(event)}")
             case Disconnected() | Reconnected():
-                self._complain(connection_text(event))
+                _complain(self._err, connection_text(event))
 
     def on_turn(self, record: TurnRecord) -> None:
         self._print(record.as_dict())
 
     def on_end(self, summary: Mapping[str, object], written: Path | None) -> None:
         for line in unsaid_lines(summary):
-            self._complain(line)
+            _complain(self._err, line)
         self._print({"summary": {**summary, "out": None if written is None else str(written)}})
+        self._has_ended = True
 
-    def on_refused(self, refused: Refused) -> None:
-        self._print({"summary": refused_summary(refused)})
-
-    def _complain(self, text: str) -> None:
-        self._err.write(f"voicepipe: {text}\n")
-        self._err.flush()
+    def on_no_session(self, error: VoicepipeError | None) -> None:
+        if not self._has_ended:
+            self._print({"summary": _no_session(error)})
+            self._has_ended = True
 
     def _print(self, value: Mapping[str, object]) -> None:
         self._out.write(json.dumps(value) + "\n")
@@ -70,10 +77,12 @@ class JsonLines:
 
 
 class Display:
-    """For people. Partials redraw one line on a terminal; elsewhere only what is final is printed."""
+    """For people. Partials redraw one line on a terminal; elsewhere only what is final is printed. What is no part
+    of the conversation goes to `err`."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, err: TextIO) -> None:
         self._out = out
+        self._err = err
         self._live = out.isatty()
         self._drawn = 0
         self._in_reply = False
@@ -81,6 +90,9 @@ class Display:
 
     def say(self, text: str) -> None:
         self._line(text)
+
+    def on_waiting(self, position: int) -> None:
+        _complain(self._err, waiting_text(position))
 
     def on_ready(self, ready: wire.SessionReady) -> None:
         self._budget_ms = ready.budget_ms
@@ -109,7 +121,7 @@ class Display:
             assert isinstance(error, Mapping)
             self._line(str(error["message"]))
 
-    def on_refused(self, refused: Refused) -> None:
+    def on_no_session(self, error: VoicepipeError | None) -> None:
         """The error says it."""
 
     def on_event(self, event: Event, now: float) -> None:
@@ -154,6 +166,25 @@ class Display:
             self._out.write("\n")
             self._in_reply = False
         self._write(text + "\n")
+
+
+def _no_session(error: VoicepipeError | None) -> dict[str, object]:
+    if isinstance(error, Refused):
+        return refused_summary(error)
+    if error is None:
+        return {"turns": 0, "ended": "interrupted", "error": None}
+    return {"turns": 0, "ended": "failed", "error": {"code": error.code, "message": error.message}}
+
+
+def _complain(err: TextIO, text: str) -> None:
+    err.write(f"voicepipe: {text}\n")
+    err.flush()
+
+
+def waiting_text(position: int) -> str:
+    """`position`: from 1 on, who is next."""
+    ending = "th" if position % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(position % 10, "th")
+    return f"waiting for a place: {position}{ending} in line"
 
 
 def connection_text(event: Disconnected | Reconnected) -> str:

@@ -282,6 +282,35 @@ async def test_the_waiting_room() -> None:
     assert places == [2, 1]
 
 
+async def test_a_place_in_line_that_does_not_change_is_waited_in() -> None:
+    """As long as the server keeps us, and not only for the time in which a session has to be ready."""
+
+    async def script(ws: ServerConnection) -> None:
+        await tell(ws, native.Waiting(1))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await ws.wait_closed()
+        await admit(ws)
+
+    async with scripted(script) as url, connect(url, timeouts=Timeouts(ready_s=0.05)) as session:
+        assert session.ready == READY
+
+
+async def test_nobody_is_kept_in_the_waiting_room_for_ever() -> None:
+    """News of the place is no reason to wait longer than the limit, and the error says where it was waited."""
+
+    async def script(ws: ServerConnection) -> None:
+        for place in range(1000, 0, -1):
+            await tell(ws, native.Waiting(place))
+            await asyncio.sleep(0)
+        await idle(ws)
+
+    async with scripted(script) as url:
+        with pytest.raises(errors.ServerUnreachable, match="waiting room"):
+            async with connect(url, timeouts=Timeouts(waiting_s=0.05)):
+                pytest.fail("admitted")
+
+
 async def test_a_start_that_the_server_does_not_honour() -> None:
     async def script(ws: ServerConnection) -> None:
         await tell(ws, native.Error("bad_start", "no such voice", "output_rate"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -148,6 +149,45 @@ def test_a_server_that_is_not_there(tone: Path, capsys: pytest.CaptureFixture[st
     assert "127.0.0.1:9" in said and "voicepipe serve" in said and "Traceback" not in said
 
 
+def error_of(out: str) -> dict[str, object]:
+    """Of the only line, a summary without a session."""
+    (only,) = lines(out)
+    summary = only["summary"]
+    assert isinstance(summary, dict) and (summary["turns"], summary["ended"]) == (0, "failed")
+    assert isinstance(summary["error"], dict)
+    return summary["error"]
+
+
+def test_machines_get_a_summary_of_what_came_to_nothing(
+    tone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody there; a recording that cannot be read, of talk and of demo. The same is said on stderr."""
+    missing = str(tmp_path / "missing.wav")
+    for argv, status, code in (
+        (["talk", "--url", "ws://127.0.0.1:9", "--wav", str(tone)], 1, "server_unreachable"),
+        (["talk", "--wav", missing], 2, "bad_audio_file"),
+        (["demo", "--wav", missing], 2, "bad_audio_file"),
+    ):
+        assert main([*argv, "--json"]) == status
+        said = capsys.readouterr()
+        error = error_of(said.out)
+        assert error["code"] == code and said.err == f"voicepipe: {error['message']}\n"
+
+
+def test_an_interrupted_wait_for_the_server_leaves_a_summary(tone: Path) -> None:
+    """Status 130, and nothing of an error."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"ws://127.0.0.1:{mute.getsockname()[1]}"
+        talk = begun("talk", "--url", url, "--wav", tone, "--json")
+        mute.settimeout(30)
+        caller, _ = mute.accept()
+        with caller:
+            talk.send_signal(signal.SIGINT)
+            out, err = talk.communicate(timeout=20)
+    assert (talk.returncode, err) == (130, "")
+    assert lines(out) == [{"summary": {"turns": 0, "ended": "interrupted", "error": None}}]
+
+
 @pytest.mark.parametrize(("token", "says"), [(None, "none was given"), ("barley", "not accepted")])
 def test_a_talk_without_the_right_token(
     token: str | None, says: str, tone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -156,8 +196,9 @@ def test_a_talk_without_the_right_token(
     monkeypatch.setenv("VOICEPIPE_SERVER_TOKENS", "sesame")
     monkeypatch.setenv("VOICEPIPE_TOKEN", token or "")
     with serving("--engines", "scripted") as port:
-        assert main(["talk", "--url", f"ws://127.0.0.1:{port}", "--wav", str(tone)]) == 2
-    said = capsys.readouterr().err
+        assert main(["talk", "--url", f"ws://127.0.0.1:{port}", "--wav", str(tone), "--json"]) == 2
+    out, said = capsys.readouterr()
+    assert error_of(out)["code"] == "unauthorized"
     assert says in said and "VOICEPIPE_TOKEN" in said and "barley" not in said and "Traceback" not in said
 
 

@@ -42,6 +42,11 @@ def test_nobody_there_is_status_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "--once", NOBODY]) == 1
     said = capsys.readouterr()
     assert "nobody answers" in said.err and said.out == ""
+    assert main(["top", "--once", "--json", NOBODY]) == 1
+    said = capsys.readouterr()
+    (line,) = said.out.splitlines()
+    error = json.loads(line)["summary"]["error"]
+    assert error["code"] == "server_unreachable" and said.err == f"voicepipe: {error['message']}\n"
 
 
 def test_a_token_is_shown_where_one_is_wanted(
@@ -56,6 +61,8 @@ def test_a_token_is_shown_where_one_is_wanted(
         for argv in (["top", "--once"], ["top"]):
             assert main([*argv, f"127.0.0.1:{port}"]) == 2
             assert "needs its metrics' token in VOICEPIPE_METRICS_TOKEN" in capsys.readouterr().err
+            assert main([*argv, "--json", f"127.0.0.1:{port}"]) == 2
+            assert json.loads(capsys.readouterr().out)["summary"]["error"]["code"] == "unauthorized"
 
 
 @pytest.mark.parametrize("argv", [["--interval", "0"], ["--interval", "1e1"], ["--window", "nan"], ["ftp://x"]])

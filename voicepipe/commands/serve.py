@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
@@ -28,6 +29,7 @@ from voicepipe.signals import (
     next_one_ends,
     on_signals,
     serve_status,
+    status_of_signal,
 )
 from voicepipe.tls import server_context
 
@@ -160,6 +162,7 @@ async def serve_until_told(
 ) -> int:
     once, twice = asyncio.Event(), asyncio.Event()
     ready: list[Serving] = []
+    told: list[int] = []
     http = "https" if tls else "http"
 
     def tell(number: int) -> None:
@@ -167,9 +170,10 @@ async def serve_until_told(
             # Nobody is served yet, and neither a native call that loads an engine nor the interpreter's exit,
             # which waits for that call's thread, can be hurried.
             os._exit(serve_status(number))
+        told.append(number)
         if once.is_set():
             twice.set()
-            next_one_ends(serve_status)
+            next_one_ends(lambda third: _status([*told, third]))
         once.set()
 
     def listening(port: int) -> None:
@@ -200,7 +204,14 @@ async def serve_until_told(
                 hurry = group.create_task(_stop_at_once(served, twice), name="stop at once")
                 await served.stop(config.limits.grace_s)
                 hurry.cancel()
-    return 0
+    return _status(told)
+
+
+def _status(told: Sequence[int]) -> int:
+    """Of the signals that ended it. A supervisor's SIGTERM is answered with 0, whatever else has come."""
+    if len(told) < 2 or signal.SIGTERM in told:
+        return 0
+    return status_of_signal(signal.SIGINT)
 
 
 async def _step_back(served: Serving, pre_stop_s: float, twice: asyncio.Event) -> None:

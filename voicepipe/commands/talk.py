@@ -6,7 +6,8 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,7 @@ from voicepipe.commands.options import add_clips, add_engines, add_promise, budg
 from voicepipe.commands.ready import ready_text
 from voicepipe.conversation import Call, check_out, check_suffix, converse, load_clips, spoken_question
 from voicepipe.engines.base import Engines
-from voicepipe.errors import EnvironmentFailure, Refused
+from voicepipe.errors import EnvironmentFailure, VoicepipeError
 from voicepipe.models.place import default_root
 from voicepipe.recorders import Recorders
 from voicepipe.show import Display, JsonLines, Reporter
@@ -60,6 +61,12 @@ def add_talk(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> a
 
 
 def _demo(args: argparse.Namespace) -> int:
+    reporter = _reporter(args)
+    with _told_to(reporter):
+        return _run_demo(args, reporter)
+
+
+def _run_demo(args: argparse.Namespace, reporter: Reporter) -> int:
     clips = load_clips(args.wav or [])
     config = config_of(args)
     limits = msgspec.structs.replace(config.limits, max_sessions=1, grace_s=1.0)
@@ -69,7 +76,6 @@ def _demo(args: argparse.Namespace) -> int:
         _make_own(folder)
     out = args.out or folder / "reply.wav"
     _ready(out)
-    reporter = _reporter(args)
 
     async def run(loader: Callable[[], Engines], recorders: Recorders) -> bool:
         reporter.say("loading the engines")
@@ -88,6 +94,12 @@ def _demo(args: argparse.Namespace) -> int:
 
 
 def _talk(args: argparse.Namespace) -> int:
+    reporter = _reporter(args)
+    with _told_to(reporter):
+        return _run_talk(args, reporter)
+
+
+def _run_talk(args: argparse.Namespace, reporter: Reporter) -> int:
     clips = load_clips(args.wav or [])
     if args.out is not None:
         _ready(args.out)
@@ -99,7 +111,6 @@ def _talk(args: argparse.Namespace) -> int:
         enforcement=args.enforcement,
         out=args.out,
     )
-    reporter = _reporter(args)
     return _report(converse(call, clips, reporter), reporter)
 
 
@@ -119,19 +130,28 @@ def _ready(out: Path) -> None:
 
 
 def _reporter(args: argparse.Namespace) -> Reporter:
-    return JsonLines(sys.stdout, sys.stderr) if args.json else Display(sys.stdout)
+    return JsonLines(sys.stdout, sys.stderr) if args.json else Display(sys.stdout, sys.stderr)
+
+
+@contextmanager
+def _told_to(reporter: Reporter) -> Iterator[None]:
+    """What comes to nothing before there is a session ends with a summary as well."""
+    try:
+        yield
+    except VoicepipeError as exc:
+        reporter.on_no_session(exc)
+        raise
+    except KeyboardInterrupt:
+        reporter.on_no_session(None)
+        raise
 
 
 def _report(run: Coroutine[object, object, bool], reporter: Reporter) -> int:
     """0, or 1 where there is a recording of which came no turn in which something was said."""
-    try:
-        return asyncio.run(_until_told(run))
-    except Refused as exc:
-        reporter.on_refused(exc)
-        raise
+    return asyncio.run(_until_told(run, reporter))
 
 
-async def _until_told(run: Coroutine[object, object, bool]) -> int:
+async def _until_told(run: Coroutine[object, object, bool], reporter: Reporter) -> int:
     """The first signal cancels `run`, which prints and writes what there is; a second one doesn't wait for it."""
     task = asyncio.ensure_future(run)
     told: list[int] = []
@@ -147,4 +167,5 @@ async def _until_told(run: Coroutine[object, object, bool]) -> int:
         except asyncio.CancelledError:
             if not told:
                 raise
+            reporter.on_no_session(None)
             return status_of_signal(told[0])

@@ -46,7 +46,11 @@ def add_top(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> ar
     )
     parser.add_argument("url", nargs="?", default=EXAMPLE, metavar="URL", help=f"server (default {EXAMPLE})")
     parser.add_argument("--once", action="store_true", help="one frame, of all since the server's start")
-    parser.add_argument("--json", action="store_true", help="a JSON object per frame, on a line of its own")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="a JSON object per frame, on a line of its own; {summary: {error}} where there is none to come",
+    )
     parser.add_argument("--interval", type=_seconds(0.2, 60.0), default=2.0, metavar="S", help="between frames (2)")
     parser.add_argument("--window", type=_seconds(1.0, 3600.0), default=60.0, metavar="S", help="that counts (60)")
     parser.set_defaults(run=_top)
@@ -65,6 +69,16 @@ def _seconds(least: float, most: float) -> Callable[[str], float]:
 
 
 def _top(args: argparse.Namespace) -> int:
+    try:
+        return _watch(args)
+    except VoicepipeError as error:
+        if args.json:
+            told = {"summary": {"error": {"code": error.code, "message": error.message}}}
+            print(msgspec.json.encode(told).decode(), flush=True)
+        raise
+
+
+def _watch(args: argparse.Namespace) -> int:
     url, token = metrics_url(args.url), shown_metrics_token(os.environ)
     view = View(
         sys.stdout, url, as_json=args.json, colour="NO_COLOR" not in os.environ, term=os.environ.get("TERM")

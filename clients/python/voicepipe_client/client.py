@@ -267,26 +267,45 @@ class Session:
         with contextlib.suppress(errors.ConnectionLost, errors.TooLarge):
             # A server that refuses at once may have closed already; what it said is still unread.
             await self.send(self._start)
+        place: int | None = None
+        try:
+            async with asyncio.timeout(self._timeouts.ready_s) as limit:
+                while (moved_to := await self._next_place(token)) is not None:
+                    if place is None:
+                        limit.reschedule(asyncio.get_running_loop().time() + self._timeouts.waiting_s)
+                    place = moved_to
+                    if on_waiting is not None:
+                        on_waiting(place)
+        except TimeoutError:
+            raise self._too_late(place) from None
+
+    def _too_late(self, place: int | None) -> errors.ServerUnreachable:
+        if place is not None:
+            return errors.ServerUnreachable(
+                f"still in the server's waiting room after {self._timeouts.waiting_s:g} s, "
+                f"at place {place}; try again"
+            )
+        return errors.ServerUnreachable(
+            f"the server took the connection and did not start a session within "
+            f"{self._timeouts.ready_s:g} s: it may be overloaded; try again"
+        )
+
+    async def _next_place(self, token: str | None) -> int | None:
+        """The next news of the place in the waiting room; None once the session is ready."""
         while True:
             try:
-                async with asyncio.timeout(self._timeouts.ready_s):
-                    event = await self._receive()
+                event = await self._receive()
             except errors.ConnectionLost:
                 if self.close_code == _TRY_AGAIN_LATER:
                     reason = self._connection.close_reason or "overloaded"
                     raise errors.Refused(reason, DEFAULT_RETRY_MS) from None
                 raise
-            except TimeoutError:
-                raise errors.ServerUnreachable(
-                    f"the server took the connection and did not start a session within "
-                    f"{self._timeouts.ready_s:g} s: it may be overloaded; try again"
-                ) from None
             match event:
                 case native.SessionReady():
                     self.ready = event
-                    return
-                case native.Waiting(position=position) if on_waiting is not None:
-                    on_waiting(position)
+                    return None
+                case native.Waiting(position=position):
+                    return position
                 case native.Refused():
                     raise _as_refusal(event, token)
                 case native.Error(code=errors.ResumeUnknown.code) if isinstance(self._start.resume, str):

@@ -36,7 +36,10 @@ class Timeouts:
     open_s: float = 10.0
     """TCP, TLS and upgrade."""
     ready_s: float = 10.0
-    """From `session.start`, or the last `waiting`, to `session.ready`."""
+    """From `session.start` to `session.ready` or the first `waiting`."""
+    waiting_s: float = 3600.0
+    """From the first `waiting` to `session.ready`. The server ends it sooner, by `refused`, at a limit of its
+    own (`admission.waiting_s`, by default 30 s); a server that has vanished is noticed by pings."""
     send_s: float = 10.0
     """For the transport to take one message."""
     close_s: float = 2.0
