@@ -127,6 +127,8 @@ class Proxy:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pass(link, "up", reader, up_writer))
                 group.create_task(self._pass(link, "down", up_reader, writer))
+        except asyncio.CancelledError:
+            pass  # the proxy closes; asyncio asks this task for its exception, and a cancelled one raises (3.11)
         finally:
             link.close()
             if link in self.links:
