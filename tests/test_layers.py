@@ -430,7 +430,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "commands.models": ("commands.engines", "models.*"),
     "commands.replay": ("commands.options", "errors", "replay"),
     "commands.rows": ("sim.experiment",),
-    "commands.simulate": ("commands.folders", "commands.options", "commands.rows", "errors", "sim.*"),
+    "commands.progress": (),
+    "commands.simulate": (
+        "commands.folders",
+        "commands.options",
+        "commands.progress",
+        "commands.rows",
+        "errors",
+        "signals",
+        "sim.*",
+    ),
     "commands.serve": (
         "commands.check",
         "commands.engines",

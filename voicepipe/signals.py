@@ -53,6 +53,28 @@ def sigterm_raises(status_of: StatusOf) -> Iterator[None]:
 
 
 @contextmanager
+def interrupted_once() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt where it finds the main thread, so that what is done can be told; the second
+    one ends the process at once, with 130. Where Ctrl-C is ignored, or somebody else's, it stays so."""
+
+    def on_signal(number: int, frame: FrameType | None) -> NoReturn:
+        signal.signal(number, _end_now(status_of_signal))
+        raise KeyboardInterrupt
+
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        yield
+        return
+    signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
 def on_signals(tell: Callable[[int], None]) -> Iterator[None]:
     """Inside a running loop: both signals call `tell` on it."""
     if threading.current_thread() is not threading.main_thread():

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from voicepipe.sim import runner
 from voicepipe.sim.experiment import Chart, Experiment, Measured, Point, Row, Setting
 from voicepipe.sim.runner import Results, row, sweep
 
@@ -93,6 +94,20 @@ def test_a_failure_keeps_what_is_done(processes: int) -> None:
     assert ("ours", 1.0) not in found and kept.done < kept.runs
     if processes == 1:
         assert found == [("ours", 0.5)]
+
+
+def test_it_is_told_while_nothing_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs may take minutes each: the same figures again, so that somebody can say that it still runs."""
+    monkeypatch.setattr(runner, "TOLD_S", 0.01)
+    seen: list[tuple[int, int]] = []
+
+    def enough(done: int, of: int) -> None:
+        seen.append((done, of))
+        if seen.count((2, 4)) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(results(hang, seeds=(1,), service=str(tmp_path)), processes=2, progress=enough)
 
 
 def test_ctrl_c_keeps_what_is_done() -> None:

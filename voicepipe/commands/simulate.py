@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +14,7 @@ import msgspec
 
 from voicepipe.commands.folders import make_folder
 from voicepipe.commands.options import path_of
+from voicepipe.commands.progress import shown
 from voicepipe.commands.rows import table
 from voicepipe.errors import ConfigError, MissingExtra, UsageError, VoicepipeError
 from voicepipe.sim.calibrate import calibrate
@@ -23,10 +23,10 @@ from voicepipe.sim.experiments import NAMES, find
 from voicepipe.sim.golden import golden
 from voicepipe.sim.runner import Results, sweep
 from voicepipe.sim.service import Need, load_service, need_in_words, preset_names, save_service
+from voicepipe.signals import interrupted_once
 
 ALL = "all"
 MOST_SEEDS = 1000
-_BAR = 30
 
 
 class Save(Protocol):
@@ -41,8 +41,9 @@ def add_simulate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "the server: the same admission, scheduler, budget and turns; only engines are replaced, by how long they "
         "take. Every point is run with several seeds, over all cores; a row of the table holds the means, each "
         "with its 95 % confidence interval. The same seed gives the same figures.",
-        epilog="Try: voicepipe simulate --list; voicepipe simulate isolation --plot isolation.svg. Ctrl-C keeps "
-        "what is done: points of which all seeds have run are printed, and drawn. Exit status: 0; 1, a run failed, "
+        epilog="Try: voicepipe simulate --list; voicepipe simulate isolation --plot isolation.svg. Ctrl-C stops "
+        "what runs and keeps what is done: points of which all seeds have run are printed, and drawn; a second one "
+        "ends at once. Exit status: 0; 1, a run failed, "
         "or a picture needs a package that is not there; 2, an unknown name or wrong usage; 130, Ctrl-C.",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help=f"an experiment of --list, or {ALL!r} of them")
@@ -233,26 +234,31 @@ def _drawing(plot: Path | None, *, is_folder: bool) -> Save | None:
 
 
 def _run(results: Results, asked: _Asked, plot: Path | None) -> None:
-    """What is done is told, whatever ends it; an error before the first point is whole is all that is told."""
-    bar = _Bar(results.experiment.name) if sys.stderr.isatty() else nullcontext(_no_bar)
-    with bar as progress:
+    """What is done is told, whatever ends it; an error before the first point is whole is all that is told. The
+    second Ctrl-C does not wait for that."""
+    with interrupted_once():
         try:
-            sweep(results, processes=asked.processes, progress=progress)
+            with shown(results.experiment.name) as progress:
+                sweep(results, processes=asked.processes, progress=progress)
         except VoicepipeError:
             if results.rows():
                 _tell(results, asked, plot)
             raise
+        except KeyboardInterrupt:
+            print("voicepipe: stopped; a second Ctrl-C ends at once", file=sys.stderr, flush=True)
+            _tell(results, asked, plot)
+            raise
         except BaseException:
             _tell(results, asked, plot)
             raise
-    _tell(results, asked, plot)
+        _tell(results, asked, plot)
 
 
 def _tell(results: Results, asked: _Asked, plot: Path | None) -> None:
     rows, experiment = results.rows(), results.experiment
     if results.done < results.runs:
         kept = f"{results.done} of {results.runs} runs are done; {len(rows)} points are whole, and are told"
-        print(f"\nvoicepipe: {experiment.name}: {kept}", file=sys.stderr, flush=True)
+        print(f"voicepipe: {experiment.name}: {kept}", file=sys.stderr, flush=True)
     if asked.as_json:
         found = {"experiment": experiment.name, "seed": asked.seed, "rows": rows, "golden": golden()}
         print(msgspec.json.encode(found).decode(), flush=True)
@@ -275,25 +281,3 @@ def _about(results: Results) -> str:
     if first == last:
         return f"Seed {first} alone, which gives no interval; --seeds 5 gives one."
     return f"Means over seeds {first} to {last}, ± half of a 95 % interval."
-
-
-def _no_bar(done: int, of: int) -> None:
-    """Nobody watches."""
-
-
-class _Bar:
-    """On stderr, one line that is written over, and gone at the end."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> Callable[[int, int], None]:
-        return self._show
-
-    def __exit__(self, *exc: object) -> None:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-    def _show(self, done: int, of: int) -> None:
-        full = _BAR * done // max(1, of)
-        bar = f"{'#' * full}{'.' * (_BAR - full)}"
-        print(f"\r{self._name} [{bar}] {done}/{of} runs", end="", file=sys.stderr, flush=True)

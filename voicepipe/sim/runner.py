@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import connection, resource_tracker
 
 from voicepipe.sim.experiment import Experiment, Measured, Point, Row, Setting
 from voicepipe.sim.statistics import interval
 
 Progress = Callable[[int, int], None]
-"""(runs that are done, runs in all)."""
+"""(runs that are done, runs in all): at each that ends, and between them every TOLD_S where workers run them."""
+TOLD_S = 10.0
 
 
 def nobody_looks(done: int, of: int) -> None:
@@ -96,10 +101,16 @@ def sweep(results: Results, *, processes: int, progress: Progress = nobody_looks
             progress(results.done, results.runs)
         return
     with _workers(min(processes, len(jobs))) as pool:
-        places = {_submit(pool, results, point, seed): (point, seed) for point, seed in jobs}
-        for future in as_completed(places):
-            results.keep(*places[future], future.result())
-            progress(results.done, results.runs)
+        with _signals_wait():
+            places = {_submit(pool, results, point, seed): (point, seed) for point, seed in jobs}
+        running = set(places)
+        while running:
+            ended, running = wait(running, TOLD_S, FIRST_COMPLETED)
+            for future in ended:
+                results.keep(*places[future], future.result())
+                progress(results.done, results.runs)
+            if not ended:
+                progress(results.done, results.runs)
 
 
 def _run(results: Results, point: int, seed: int) -> Measured:
@@ -113,24 +124,51 @@ def _submit(pool: ProcessPoolExecutor, results: Results, point: int, seed: int) 
 
 @contextmanager
 def _workers(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Left early, they are stopped in the middle of what they do: a run may take a minute, and nobody waits for it
-    who has pressed Ctrl-C."""
+    """Left early, they are killed in the middle of what they do: a run may take a minute, nobody waits for it who
+    has pressed Ctrl-C, and there is nothing that it would have to put in order."""
     before = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin)
     try:
         yield pool
     except BaseException:
         for worker in set(multiprocessing.active_children()) - before:
-            worker.terminate()
+            worker.kill()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """While workers and the pool's thread are begun: they inherit that Ctrl-C is not for them, and none is half
+    begun when it comes."""
+    if sys.platform == "win32":
+        yield
+        return
+    resource_tracker.ensure_running()  # which lets signals through, if it is begun later
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _begin() -> None:
-    """Signals are left to the parent."""
+    """Ctrl-C is left to the parent, and nothing outlives it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     collect_rarely()
+
+
+def _end_with_parent() -> None:
+    """The pool's queue is held open by its other workers, and does not tell that nobody writes to it any more."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker has been begun by somebody"
+    connection.wait([parent.sentinel])
+    os._exit(1)
 
 
 def collect_rarely() -> None:
