@@ -19,7 +19,7 @@ from tests.processes import until
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked for in /proc")
 
 SOON_S = 5.0
-"""A run takes half a minute and more; far less than that, far more than an ending takes on a machine that is busy."""
+"""A run takes half a minute and more; far less than that, and far more than an ending takes on a busy machine."""
 ENTRY = """
 import sys
 from voicepipe.__main__ import main

@@ -17,13 +17,13 @@ from voicepipe.commands.options import path_of
 from voicepipe.commands.progress import shown
 from voicepipe.commands.rows import table
 from voicepipe.errors import ConfigError, MissingExtra, UsageError, VoicepipeError
+from voicepipe.signals import interrupted_once
 from voicepipe.sim.calibrate import calibrate
 from voicepipe.sim.experiment import Chart, Experiment, Input, Setting
 from voicepipe.sim.experiments import NAMES, find
 from voicepipe.sim.golden import golden
 from voicepipe.sim.runner import Results, sweep
 from voicepipe.sim.service import Need, load_service, need_in_words, preset_names, save_service
-from voicepipe.signals import interrupted_once
 
 ALL = "all"
 MOST_SEEDS = 1000
