@@ -342,7 +342,7 @@ def test_statuses(error: VoicepipeError, status: int) -> None:
 async def test_the_real_model_answers(models: Models) -> None:
     """Greedy; drawn from all tokens, and from so few that it is as good as greedy; two at once."""
     config = Config(port=0, api_port=0, engines=EnginesConfig(text_slots=2))
-    listener = ApiListener("127.0.0.1", 0, ApiSettings(64))
+    listener = ApiListener("127.0.0.1", 0, ApiSettings(64, instructions=config.instructions))
     async with (
         serving(config, lambda: load(config.engines, models, sessions=1, api_key=None), api=listener) as served,
         openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{listener.port}/v1", api_key="k", max_retries=0) as client,
@@ -364,6 +364,9 @@ async def test_the_real_model_answers(models: Models) -> None:
             for most in (1.0, 0.01)
         ]
         assert drawn[0] and "Paris" in drawn[1]
+        plain = await create(model=name, messages=question[1:], seed=7, max_tokens=20)
+        assert "Paris" in plain.choices[0].message.content, "as somebody asks who sets nothing"
+        assert plain.usage.prompt_tokens > 12, "the server's instructions are its system message"
         both = await asyncio.gather(
             create(model=name, messages=question, temperature=0, max_tokens=12),
             create(model=name, messages=[{"role": "user", "content": "Say hello."}], max_tokens=12),

@@ -60,6 +60,8 @@ class ApiSettings:
     """Open at once; beyond it requests are refused, and beyond twice as many connections are."""
     head_s: float = 5.0
     """How long the head of a request may take."""
+    instructions: str = ""
+    """The system message of a request that has none: the default model wanders by the one of its own."""
 
 
 def make_app(service: TextService, gate: Gate, settings: ApiSettings, *, port: int) -> Starlette:
@@ -146,8 +148,11 @@ class _Api:
             field = wish.max_tokens_field
             raise BadField(f"{field} is {wish.max_tokens}; the most is {most}", field=field)
         seed = secrets.randbits(_SEED_BITS) if wish.seed is None else wish.seed % (1 << _SEED_BITS)
+        messages = tuple(ChatMessage(role, text) for role, text in wish.messages)
+        if self.settings.instructions and all(message.role != "system" for message in messages):
+            messages = (ChatMessage("system", self.settings.instructions), *messages)
         request = TextRequest(
-            tuple(ChatMessage(role, text) for role, text in wish.messages),
+            messages,
             wish.max_tokens or most,
             wish.temperature,
             wish.top_p,

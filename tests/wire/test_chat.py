@@ -21,10 +21,10 @@ def parse(**more: Any) -> chat.ChatRequest:
 
 
 def test_the_least_request() -> None:
-    """Everything else has OpenAI's default."""
+    """Everything else has OpenAI's default, but for the temperature."""
     one = parse()
     assert one.messages == (("user", "Hello."),)
-    assert (one.max_tokens, one.temperature, one.top_p, one.seed) == (None, 1.0, 1.0, None)
+    assert (one.max_tokens, one.temperature, one.top_p, one.seed) == (None, chat.DEFAULT_TEMPERATURE, 1.0, None)
     assert (one.stops, one.stream, one.include_usage) == ((), False, False)
 
 

@@ -147,7 +147,11 @@ def _api_listener(config: Config, tls: ssl.SSLContext | None) -> ApiListener | N
         ) from None
     limits = config.limits
     settings = ApiSettings(
-        limits.max_text_tokens, limits.send_timeout_s, limits.max_connections, limits.handshake_s
+        limits.max_text_tokens,
+        limits.send_timeout_s,
+        limits.max_connections,
+        limits.handshake_s,
+        config.instructions,
     )
     return ApiListener(config.host, config.api_port, settings, tls)
 

@@ -17,7 +17,9 @@ from voicepipe.errors import BadField, BadJson, Unsupported
 
 MAX_BODY_BYTES = 256 * 1024
 MAX_MESSAGES = 512
-DEFAULT_TEMPERATURE = 1.0
+DEFAULT_TEMPERATURE = 0.3
+"""Of a request that names none. OpenAI's is 1, at which a small model draws words that have nothing to do with
+what it was asked."""
 
 Role = Literal["system", "user", "assistant"]
 Finish = Literal["stop", "length"]
