@@ -446,4 +446,5 @@ def test_an_answer_that_a_drain_has_cut_is_left_unanswered() -> None:
     question(scene)
     answer(scene)
     scene.hear(1.13, Draining(100.0), ReplyInterrupted(1, 1, 10.0), ended(1))
+    assert not scene.turns.settled(1.2), "its connection is about to be closed, and that is how the talk ends"
     assert scene.turns.open_turns == 1

@@ -207,7 +207,7 @@ class Turns:
         """Whether what was said has been answered and the answer played, or never will be."""
         if self._playing_clip or not self._player.is_silent(now):
             return False
-        if self._open:
+        if self._open or (self._draining and self._lost_turns):  # cut off by a server that closes any moment now
             return now - max(self._last_event_at, self._last_sound_at) >= GIVE_UP_S
         return self._answered or now - self._last_sound_at >= (GIVE_UP_S if self._unheard else SILENCE_S)
 
