@@ -164,9 +164,9 @@ async def test_before_a_drain_it_is_only_not_ready_for_a_while(tmp_path: Path) -
             assert await server.ended(10.0) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_second_signal_ends_at_once(tmp_path: Path, number: signal.Signals) -> None:
-    """And is an end in order all the same: 1012, with what was cut."""
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+async def test_a_second_signal_ends_at_once(tmp_path: Path, number: signal.Signals, status: int) -> None:
+    """And is an end in order all the same: 1012, with what was cut. A Ctrl-C that did not wait has its status."""
     async with begun(tmp_path, reply="word " * 400, grace_s=60.0) as server, asyncio.TaskGroup() as group:
         told = asyncio.Event()
         client = group.create_task(in_mid_turn(server.url, told))
@@ -174,7 +174,7 @@ async def test_a_second_signal_ends_at_once(tmp_path: Path, number: signal.Signa
         server.process.send_signal(number)
         assert (await server.line()).startswith("draining")
         server.process.send_signal(number)
-        assert await server.ended(10.0) == 0
+        assert await server.ended(10.0) == status
     heard, code = client.result()
     assert code == 1012 and heard[-1].__class__ is wire.TurnEnded
 
